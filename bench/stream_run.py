@@ -152,7 +152,7 @@ async def _write_in_thread(call: RuntimeCall, data: Sequence[bytes], times: int)
 
 async def _drip(call: RuntimeCall, data: Sequence[bytes], times: int) -> float:
     """Write a little, and let the clock go on, so that there is time to send each write alone."""
-    start, clock = queued(), call.session.desk.clock
+    start, clock = queued(), call.session.clock
     assert isinstance(clock, FakeClock)
     for piece in _again(data, times):
         call.write(piece)

@@ -177,7 +177,7 @@ class Conversation:
         )
         self.session_id: str = session_id
         self.messages: MessageStream = MessageStream(
-            self.session.desk.guard.stream, self._send_piece, self.spawn
+            self.session.guard.stream, self._send_piece, self.spawn
         )
         self._frames: UpdateFrames = UpdateFrames(session_id)
         try:
@@ -194,7 +194,7 @@ class Conversation:
 
     def show(self) -> None:
         """Begin to send, now that the client has the id of the session."""
-        if self.session.desk.is_closed:  # closed or deleted before the client has read its id
+        if self.session.is_closed:  # closed or deleted before the client has read its id
             return
         self.session.attach(SharedSink(self._agent.client.writer, self._agent.peer))
         self._agent.spawn(self._introduce())
@@ -255,7 +255,7 @@ class Conversation:
 
     def _print_traceback(self) -> None:
         """Show the handler's author where it failed. Editors keep an agent's stderr in their logs."""
-        sys.stderr.write(self.session.desk.guard.clean(traceback.format_exc()))
+        sys.stderr.write(self.session.guard.clean(traceback.format_exc()))
 
     async def _settle(self) -> None:
         """End the turn: nothing of it runs, and everything was sent and stored."""
@@ -290,7 +290,7 @@ class Conversation:
 
     def safe_message(self, exc: BaseException) -> str:
         """Return an exception in a line, without secrets."""
-        return short_message(exc, self.session.desk.guard.clean)
+        return short_message(exc, self.session.guard.clean)
 
     def cancel_call(self, key: str) -> bool:
         """Stop one call, and return whether it was running."""
@@ -317,7 +317,7 @@ class Conversation:
         """Store the user's message, without secrets."""
         if self._log is None:
             return
-        safe, _ = self.session.desk.guard.value(list(blocks))
+        safe, _ = self.session.guard.value(list(blocks))
         self._before = self._log.position
         self._log.say("user", key, safe)
         self._log.name(Prompt(tuple(safe)).text)
@@ -328,9 +328,9 @@ class Conversation:
             raise Busy("a turn of this session is running; load it when that has ended")
         from callsheet.history.replay import Replay
 
-        desk, writer = self.session.desk, self._agent.client.writer
+        writer = self._agent.client.writer
         alive = [report.tool_call_id for report in self.session.reports if not report.is_final]
-        replay = Replay(self.session_id, self._agent.peer, words=desk.words, alive=alive)
+        replay = Replay(self.session_id, self._agent.peer, words=self.session.words, alive=alive)
         try:
             async for entry in self._agent.history.entries(self.session_id):
                 for line in replay.lines(entry):
@@ -370,7 +370,7 @@ class Conversation:
 
     async def plan(self, entries: Sequence[JsonObject]) -> None:
         """Send the plan."""
-        safe: list[JsonObject] = self.session.desk.guard.value(list(entries))[0]
+        safe: list[JsonObject] = self.session.guard.value(list(entries))[0]
         await self.update(self._agent.protocol.plan(safe))
         if self._log is not None:
             self._log.plan(f"{self._message}-plan", safe)
@@ -409,7 +409,7 @@ class Conversation:
 
     def options(self) -> list[JsonObject]:
         """Return the config options as they are now."""
-        return config_options(self.mode, self.session.desk.phrase, self._agent.peer.version)
+        return config_options(self.mode, self.session.phrase, self._agent.peer.version)
 
     def _lost(self, sink: object, why: str) -> None:  # noqa: ARG002
         """Disconnect a client that can't be sent anything. If the history is lost, go on without it."""

@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from callsheet.report.errors import InvalidValue
 from callsheet.report.json import JsonObject, check_text
-from callsheet.runtime.session import Links
+from callsheet.runtime.options import Links
 from callsheet.tools.errors import Cancelled
 from callsheet.tools.executor import AT_ONCE, Asked
 from callsheet.tools.result import ToolResult
@@ -135,7 +135,7 @@ class OwnCall:
         is_ours = self._task.uncancel() <= self._before
         done = await self._call.__aexit__(kind, exc, trace)
         if is_ours and isinstance(exc, asyncio.CancelledError):
-            raise Cancelled(self._call.session.desk.phrase("cancelled")) from exc
+            raise Cancelled(self._call.session.phrase("cancelled")) from exc
         return done
 
 

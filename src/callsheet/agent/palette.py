@@ -274,9 +274,9 @@ class _Talk:
     def __init__(self, turn: Turn) -> None:
         self._turn: Turn = turn
         self._is_first: bool = True
-        self.phrase: Callable[..., str] = turn.session.desk.phrase
+        self.phrase: Callable[..., str] = turn.session.phrase
         # A line is redacted before it is cut: half a secret is not found.
-        self.redact: Callable[[str], str] = turn.session.desk.guard.clean
+        self.redact: Callable[[str], str] = turn.session.guard.clean
 
     async def say(self, text: str) -> None:
         await self._turn.say(text if self._is_first else f"\n\n{text}")

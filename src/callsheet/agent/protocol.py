@@ -117,7 +117,7 @@ class AcpV1:
 
     def opened(self, conversation: Conversation) -> JsonObject:
         """Return the answer to `session/new`. The commands follow in an update."""
-        modes = _mode_choices("id", conversation.session.desk.phrase)
+        modes = _mode_choices("id", conversation.session.phrase)
         return {
             "sessionId": conversation.session_id,
             "modes": {"currentModeId": conversation.mode, "availableModes": modes},

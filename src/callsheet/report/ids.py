@@ -74,8 +74,9 @@ class IdFactory:
         if not 0 <= ms < _TIME_END:
             raise InvalidId(f"the clock says {ms} ms since 1970; a ULID holds 0 to {_TIME_END - 1}")
         self._ms = ms
-        self._head = PREFIX + _base32(ms, 10) + _base32(self._random_bits(_HEAD_BITS), 12)
-        self._tail = self._random_bits(_TAIL_BITS - 1)
+        drawn = self._random_bits(_HEAD_BITS + _TAIL_BITS - 1)
+        self._head = PREFIX + _base32(ms << _HEAD_BITS | drawn >> _TAIL_BITS - 1)
+        self._tail = drawn & (_TAIL_END // 2 - 1)
 
     def reseed(self) -> None:
         """Start afresh, as a forked child must: it inherits its parent's head and tail."""
@@ -259,5 +260,6 @@ def _drop(links: _Links, key: str, tool_call_id: str) -> None:
             del links[key]
 
 
-def _base32(number: int, digits: int) -> str:
-    return "".join(_DIGITS[number >> 5 * place & 31] for place in reversed(range(digits)))
+def _base32(number: int) -> str:
+    """Return 110 bits as 22 digits, two at a time."""
+    return "".join([_PAIRS[number >> place & 1023] for place in range(100, -1, -10)])

@@ -235,14 +235,22 @@ class Ledger:
             report = self._find_live(key)
         return self._commit(report.changed(fields, meta, notes), bool(meta or notes))
 
+    def add(self, fields: dict[str, Any]) -> ToolCallReport:
+        """Announce a call of our own, like `open`, by fields that are checked already. Takes ownership."""
+        return self._open(ToolCallReport(self._new_id(), extra=SETTLED, **fields), foreign=False)
+
     def amend(
-        self, report: ToolCallReport, fields: dict[str, JsonValue], notes: JsonObject | None = None
+        self,
+        report: ToolCallReport,
+        fields: dict[str, JsonValue],
+        notes: JsonObject | None = None,
+        meta: JsonObject | None = None,
     ) -> ToolCallReport:
-        """Update a call like `update`, from its latest report and checked values. Takes ownership of them."""
+        """Change a call, like `update`, from its latest report and checked values. Takes ownership."""
         if self._calls.get(report.tool_call_id) is not report:
             report = self._find_live(report.tool_call_id)
-        linked = notes is not None and not LINKS.isdisjoint(notes)
-        return self._commit(report.changed(fields, None, notes), linked)
+        linked = meta is not None or (notes is not None and not LINKS.isdisjoint(notes))
+        return self._commit(report.changed(fields, meta, notes), linked)
 
     def append(self, key: str, *items: ContentLike) -> ToolCallReport:
         """Add items to what a call shows."""

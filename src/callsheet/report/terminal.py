@@ -9,6 +9,8 @@ needs their output, too: that is a `CallRecord`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import UNSET, Struct
 
 from callsheet.report.content import TerminalContent
@@ -187,6 +189,17 @@ class CallRecord(Struct, frozen=True, gc=False):
 
     report: ToolCallReport
     terminals: tuple[TerminalRecord, ...] = ()
+
+    @classmethod
+    def of(
+        cls, report: ToolCallReport, terminal_of: Callable[[str], TerminalState | None]
+    ) -> CallRecord:
+        """Note a call as it is now. Of the output of live calls, only so much that a crash loses little."""
+        if not report.content:
+            return cls(report)
+        keep = KEEP_WHOLE if report.is_final else KEEP_LIVE
+        found = [terminal_of(key) for key in terminal_ids(report)]
+        return cls(report, tuple([TerminalRecord.of(one, keep) for one in found if one]))
 
 
 def terminal_ids(report: ToolCallReport) -> list[str]:

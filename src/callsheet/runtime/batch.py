@@ -12,6 +12,8 @@ from callsheet.runtime.clock import new_call_id
 
 if TYPE_CHECKING:
     from callsheet.runtime.call import RuntimeCall
+    from callsheet.runtime.call_state import CallState
+    from callsheet.runtime.options import CallSpec
     from callsheet.runtime.session import RuntimeSession
 
 
@@ -78,7 +80,7 @@ class Batch:
             parent.__exit__(kind, exc, trace)
             return
         total = max(self._opened, self._total or 0)
-        phrase = self._session.desk.phrase
+        phrase = self._session.phrase
         text = phrase("progress", done=self._done, total=total)
         running = self._opened - self._done
         if self._failed:
@@ -92,25 +94,25 @@ class Batch:
 
     # Called by the session
 
-    def join(self, links: dict[str, Any]) -> None:
+    def join(self, spec: CallSpec) -> None:
         """Put a call that is to be announced into this batch."""
-        links["batch"] = self.id
-        if self.parent is not None:
-            links.setdefault("parent", self.parent.id)
+        spec.batch = self.id
+        if spec.parent is None:
+            spec.parent = self.parent
 
     def opened(self) -> None:
         """Count a call of the batch that was announced."""
         with self._lock:
             self._opened += 1
-            self._tell()
+            self._report()
 
-    def ended(self, call: RuntimeCall) -> None:
+    def ended(self, call: CallState) -> None:
         """Count a call of the batch that has ended."""
         with self._lock:
             self._done += 1
             self._failed += call.status is not ToolCallStatus.COMPLETED
-            self._tell()
+            self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self.parent is not None and not self.parent.has_ended:
             self.parent.progress(self._done, max(self._opened, self._total or 0))

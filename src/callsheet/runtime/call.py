@@ -2,47 +2,42 @@
 
 A call is a scope. Entering it announces the call; leaving it ends the call, if nothing else did:
 once, on every path. All methods but `permission` are plain functions, may be called from any thread,
-return at once, and never raise because of what is reported (unless the session is strict).
+return at once, and never raise because of what is reported (unless the session is strict): `safely`
+is the one boundary for that. How a change is made is in `call_state`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
+from pathlib import PurePath
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from callsheet.acp.permission import PermissionOption
-from callsheet.report.content import ContentLike, TextContent, ToolCallContent
-from callsheet.report.errors import InvalidValue
+from callsheet.report.content import ContentLike, DiffContent, ToolCallContent
+from callsheet.report.errors import InvalidLocation, InvalidValue
 from callsheet.report.events import ExitStatus
-from callsheet.report.fields import SETTLE
+from callsheet.report.fields import ToolCallLocation
 from callsheet.report.ids import check_id
-from callsheet.report.json import JsonValue, is_object
+from callsheet.report.json import JsonValue, check_text, is_object
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus, to_status
 from callsheet.runtime import permission
-from callsheet.runtime.call_state import (
-    CallState,
-    Ending,
-    Made,
-    ending_of,
-    exit_ending,
-    exit_text,
-    is_about,
-)
-from callsheet.runtime.clock import Stopwatch
-from callsheet.runtime.desk import Opening
+from callsheet.runtime.call_state import CallState, Fields
+from callsheet.runtime.endings import Ending, ending_of, exit_ending
 from callsheet.runtime.health import Misuse, PermissionDenied, safely
-from callsheet.runtime.live_output import KEEP, Output, to_bytes
+from callsheet.runtime.live_output import KEEP, to_bytes
 
 if TYPE_CHECKING:
-    from callsheet.runtime.session import RuntimeSession
+    pass
 
 _PENDING = ToolCallStatus.PENDING
 _IN_PROGRESS = ToolCallStatus.IN_PROGRESS
 _PAUSED = ToolCallStatus.PAUSED
 _COMPLETED = ToolCallStatus.COMPLETED
+_CANCELLED = ToolCallStatus.CANCELLED
 
 MOST_LOCATIONS = 16
 """Most locations that a call shows. Each opens a file in some editors."""
@@ -51,16 +46,7 @@ MOST_LOCATIONS = 16
 class RuntimeCall(CallState):
     """One tool call of a session. Made by `RuntimeSession.call`; tools hold `callsheet.Call`."""
 
-    __slots__ = ("_exit", "_opening", "_output", "_seconds", "_timeout", "_watch")
-
-    def __init__(self, session: RuntimeSession, opening: Opening, timeout: float | None) -> None:
-        super().__init__(session)
-        self._opening: Opening | None = opening
-        self._output: Output | None = None
-        self._exit: ExitStatus | None = None
-        self._watch: Stopwatch = Stopwatch(session.desk.clock)
-        self._seconds: float | None = timeout
-        self._timeout: asyncio.Timeout | None = None
+    __slots__ = ()
 
     def __repr__(self) -> str:
         report = self._report
@@ -75,14 +61,14 @@ class RuntimeCall(CallState):
         if self._seconds is not None:
             self._seconds = None
             message = "a call's timeout needs an event loop: async with session.call(…)"
-            self._desk.faults.degraded(InvalidValue(message))
+            self.session.faults.degraded(InvalidValue(message))
         return self._announce()
 
     def _announce(self) -> Self:
-        opening, self._opening = self._opening, None
-        if opening is None:
+        spec, self._spec = self._spec, None
+        if spec is None:
             raise Misuse(f"{self!r} was entered before; a call is announced once")
-        self.session.announce(self, opening)
+        self.session.announce(self, spec)
         return self
 
     def __exit__(
@@ -92,13 +78,18 @@ class RuntimeCall(CallState):
         trace: TracebackType | None,
     ) -> None:
         """End the call, if it has not ended."""
-        if self._report is not None and not self._report.status.is_final:
+        if self._report is None or self._report.status.is_final:
+            return
+        if exc is None and self._exit is not None:
+            ending = exit_ending(self._exit)
+        else:
             timed_out = self._seconds if self._timeout and self._timeout.expired() else None
-            if exc is None and self._exit is not None:
-                self._leave(exit_ending(self._exit))
-                return
-            clean = self._desk.guard.clean
-            self._leave(ending_of(exc, self._desk.phrase, clean, timed_out))
+            session = self.session
+            ending = ending_of(exc, session.phrase, session.guard.clean, timed_out)
+        try:
+            self._end(ending)
+        except Exception as fault:  # noqa: BLE001 - it must not replace the one that propagates
+            self.session.faults.count(str(fault), degraded=1, failed=1)
 
     async def __aenter__(self) -> Self:
         """Announce the call."""
@@ -129,17 +120,6 @@ class RuntimeCall(CallState):
         finally:
             self.__exit__(type(exc) if exc else None, exc, trace)
 
-    def opened(self, report: ToolCallReport, output: Output | None) -> None:
-        """Store the report and the id that the desk announced, under its lock."""
-        self._report, self.id, self._output = report, report.tool_call_id, output
-
-    def introduce_to(self, consumer: Any) -> None:
-        """Send this call to a consumer that was added late, under the desk's lock."""
-        if self._report is not None and not self._report.status.is_final:
-            if self._output is not None:
-                consumer.output(self._output, False)
-            consumer.put(self._report, True)
-
     # Changes
 
     @safely
@@ -150,17 +130,23 @@ class RuntimeCall(CallState):
             **fields: `title`, `kind`, `content`, `locations`, `raw_input` and `raw_output` replace the
                 field; `meta` is merged into `_meta`; `status` moves the call, and a final one ends it.
         """
-        status = fields.pop("status", None)
-        meta = fields.pop("meta", None)
+        status, meta = fields.pop("status", None), fields.pop("meta", None)
+        if meta:
+            meta = self.session.guard.meta(meta)
         if fields or meta:
-            self._apply(lambda report: self._guarded(fields, report), meta)
+            good, found = self._sanitized(fields)
+            self._change(lambda _: good, found, meta=meta)
+            if "raw_input" in good:
+                self.whole_input = good["raw_input"]
+            if "content" in good:
+                self._whole = None
         if status is not None:
             self._move(to_status(status))
 
     @safely
     def start(self) -> None:
         """Report that the tool is running: `in_progress`."""
-        with self._desk.lock:
+        with self.session.lock:
             report = self.report
             if report.status is not _IN_PROGRESS:
                 self._report = self._started(report)
@@ -168,11 +154,11 @@ class RuntimeCall(CallState):
     @safely
     def pause(self) -> None:
         """Report that the tool is waiting for something: `paused` (v1 clients see it as running)."""
-        with self._desk.lock:
+        with self.session.lock:
             report = self.report
             if report.status is _PENDING:
-                report = self._started(report)
-            self._report = self._desk.change(report, {"status": _PAUSED})
+                report = self._report = self._started(report)
+            self._report = self.session.commit(report, {"status": _PAUSED})
 
     def resume(self) -> None:
         """Report that the tool is running again: `in_progress`."""
@@ -193,8 +179,8 @@ class RuntimeCall(CallState):
             total: How much there is to do, in the same unit.
             message: What is being done now.
         """
-        said = {"done": done, "total": total, "message": message}
-        self._note("progress", {key: value for key, value in said.items() if value is not None})
+        given = {"done": done, "total": total, "message": message}
+        self._note("progress", {key: value for key, value in given.items() if value is not None})
 
     @safely
     def custom(self, **fields: JsonValue) -> None:
@@ -202,16 +188,30 @@ class RuntimeCall(CallState):
         known = self.report.notes.get("custom")
         self._note("custom", {**(known if is_object(known) else {}), **fields})
 
+    def _note(self, key: str, value: JsonValue) -> None:
+        safe, found = self.session.guard.value(value)
+        self._change(lambda _: {"notes": {key: safe}}, found)
+
     @safely
     def show(self, *items: ContentLike) -> None:
         """Append content: text, images, links, or anything that `ToolCallContent` makes."""
-        new, found = self._desk.guard.items(items)
-        with (
-            self._desk.lock
-        ):  # the new content is computed from the old, so nothing may change it between
+        session = self.session
+        new, found = session.guard.items(items)
+        # The new content is computed from the old, so nothing may change it in between. What is too
+        # much is cut anew from the whole; not each time, which would take the square of their number.
+        with session.lock:
             report = self.report
-            fields, notes = self._with_items(report, new, found)
-            self._report = self._desk.change(report, fields, notes or None)
+            whole = (*self.whole_content(report), *new)
+            if self._whole is not None and len(whole) < 1.25 * self._cut_at:
+                fields, notes = session.guard.bounded({}, report, found)
+                self._whole = whole
+            else:
+                fields, notes = session.guard.bounded(
+                    {"content": whole}, report, found, spill=False
+                )
+                is_cut = fields["content"] is not whole
+                self._whole, self._cut_at = (whole if is_cut else None), len(whole)
+            self._report = session.commit(report, fields, notes)
 
     @safely
     def locate(self, path: Any, line: int | None = None) -> None:
@@ -221,15 +221,13 @@ class RuntimeCall(CallState):
             path: The file. A relative path is resolved against the session's directory.
             line: The line in it.
         """
-        place = self._desk.place(path, line)
-        if place is not None:
+        place = self._place(path, line)
 
-            def make(report: ToolCallReport) -> Made:
-                others = [other for other in report.locations if other.path != place.path]
-                places = (*others, place)[-MOST_LOCATIONS:]
-                return self._bounded({"locations": places}, report, 0)
+        def make(report: ToolCallReport) -> Fields:
+            others = [other for other in report.locations if other.path != place.path]
+            return {"locations": (*others, place)[-MOST_LOCATIONS:]}
 
-            self._apply(make)
+        self._change(make)
 
     @safely
     def diff(self, path: Any, old: str | None, new: str | None) -> None:
@@ -240,19 +238,25 @@ class RuntimeCall(CallState):
             old: The text before; None for a file that is created.
             new: The text after; None for a file that is deleted.
         """
-        place = self._desk.place(path, None)
-        if place is None:
-            return
-        (shown,), found = self._desk.guard.items([ToolCallContent.diff(place.path, old, new)])
+        place = self._place(path, None)
+        given = ToolCallContent.diff(place.path, old, new)
+        (shown,), found = self.session.guard.items([given])
 
-        def make(report: ToolCallReport) -> Made:
-            others = [item for item in report.content if not is_about(item, place.path)]
-            fields: dict[str, Any] = {"content": (*others, shown)}
+        def make(report: ToolCallReport) -> Fields:
+            others = [item for item in report.content if not _is_diff_of(item, place.path)]
+            fields: Fields = {"content": (*others, shown)}
             if all(other.path != place.path for other in report.locations):
                 fields["locations"] = (*report.locations, place)[-MOST_LOCATIONS:]
-            return self._bounded(fields, report, found)
+            return fields
 
-        self._apply(make)
+        self._change(make, found)
+
+    def _place(self, path: Any, line: int | None) -> ToolCallLocation:
+        """Return a location; a relative path is meant from the session's directory."""
+        if isinstance(path, PurePath):
+            path = str(path)
+        clean = self.session.guard.clean(check_text(path, "location path", InvalidLocation))
+        return ToolCallLocation(os.path.normpath(os.path.join(self.session.cwd, clean)), line)  # noqa: PTH118
 
     @safely
     def usage(self, *, cpu_ms: float | None = None, max_rss_kb: int | None = None) -> None:
@@ -262,7 +266,7 @@ class RuntimeCall(CallState):
             cpu_ms: Milliseconds of CPU time.
             max_rss_kb: Peak of resident memory, in kilobytes.
         """
-        self._watch.say(cpu_ms, max_rss_kb)
+        self._watch.report(cpu_ms, max_rss_kb)
 
     # Live output
 
@@ -271,19 +275,14 @@ class RuntimeCall(CallState):
         """Append live output. A character may be split over two writes."""
         if type(data) is not bytes:
             data = to_bytes(data)
-        desk = self._desk
+        session = self.session
         for begin in range(0, len(data), KEEP) if len(data) > KEEP else (0,):
-            with desk.lock:
-                report, output = self.report, self._output
-                if report.status.is_final:
-                    desk.faults.late(f"output of call {self.id}")
-                    return
-                if output is None:
-                    output = self._open_output(report)
+            with session.lock:
+                output = self._live_output()
                 much = output.write(data if len(data) <= KEEP else data[begin : begin + KEEP])
-                desk.output(output, much=much)
+                session.notify_output(output, much=much)
             if much:
-                desk.keep_up(output)
+                session.keep_up(output)
 
     @safely
     def terminal(self, terminal_id: str) -> None:
@@ -295,14 +294,9 @@ class RuntimeCall(CallState):
             terminal_id: The id by which the client knows the terminal.
         """
         checked = check_id(terminal_id, "terminal id")
-        with self._desk.lock:
-            report = self.report
-            if report.status.is_final:
-                self._desk.faults.late(f"terminal of call {self.id}")
-                return
-            output = self._output or self._open_output(report)
-            output.state.shown_as = checked
-            self._report = self._desk.change(self.report, {})
+        with self.session.lock:
+            self._live_output().state.shown_as = checked
+            self._report = self.session.commit(self.report, {})
 
     @safely
     def exit(self, code: int | None = None, signal: str | None = None) -> None:
@@ -312,14 +306,8 @@ class RuntimeCall(CallState):
             code: The exit code, if it exited.
             signal: The signal's name, if it was killed.
         """
-        clean = None if signal is None else self._desk.guard.clean(signal)
+        clean = None if signal is None else self.session.guard.clean(signal)
         self._exit = ExitStatus(exit_code=code, signal=clean)
-
-    def _open_output(self, report: ToolCallReport) -> Output:
-        output = self._output = Output(self._desk, self.id, report)
-        self._desk.output(output, much=False)
-        self._report = self._desk.change(report, {"content": (*report.content, output.item)})
-        return output
 
     # Ends
 
@@ -355,94 +343,19 @@ class RuntimeCall(CallState):
     @safely
     def cancel(self, message: str | None = None) -> None:
         """End the call as `cancelled`. `message` replaces the default text."""
-        text = message or self._desk.phrase("cancelled")
-        self._end(Ending(ToolCallStatus.CANCELLED, Reason.CANCELLED, text))
-
-    def _leave(self, ending: Ending) -> None:
-        """End the call without fail: an exception may be propagating, and must not be replaced by ours."""
-        try:
-            self._end(ending)
-        except Exception as exc:  # noqa: BLE001
-            self._desk.faults.count(str(exc), degraded=1, failed=1)
-            self._end(ending._replace(output=None))
-
-    def _end(self, ending: Ending, raw: JsonValue = None) -> None:
-        desk = self._desk
-        if self.report.status.is_final:
-            desk.faults.late(f"call {self.id} {ending.status.value}")
-            return
-        found, items = 0, ()
-        if ending.output is not None:
-            items, found = self._items(ending.output)
-        if raw is not None:
-            raw, more = desk.guard.value(raw)
-            raw, found = SETTLE["raw_output"](raw), found + more
-        self._optimistically(
-            lambda report: self._last_fields(report, items, raw, found),
-            lambda report, made: self._finish(report, ending, raw, made),
-        )
-        self.session.ended(self)
-
-    def _last_fields(
-        self, report: ToolCallReport, items: Sequence[ToolCallContent], raw: JsonValue, found: int
-    ) -> Made:
-        output, content = self._output, self.whole_content(report)
-        if output is not None:
-            with self._desk.lock:
-                output.settle(float("inf"))
-                if not output.state.total and output.state.shown_as is None:
-                    content = tuple([item for item in content if item != output.item])
-                elif len(items) == 1 and output.is_just(items[0]):
-                    items = ()
-        fields: dict[str, Any] = {}
-        if (
-            not items
-            and self._exit is not None
-            and (text := exit_text(self._exit, self._desk.phrase))
-        ):
-            items = (TextContent(text),)
-        if items or content is not report.content:
-            fields["content"] = (*content, *items)
-        if raw is not None:
-            fields["raw_output"] = raw
-        return self._bounded(fields, report, found)
-
-    def _finish(
-        self, report: ToolCallReport, ending: Ending, raw: JsonValue, made: Made
-    ) -> ToolCallReport:
-        desk, status, (fields, notes) = self._desk, ending.status, made
-        if report.status.is_final:
-            desk.faults.late(f"call {self.id} {status.value}")
-            return report
-        if report.status is _PAUSED or (report.status is _PENDING and status is _COMPLETED):
-            report = self._started(report, since=self._watch.made)
-        if self._output is not None:
-            self._output.state.exit_status = self._exit
-            found = self._output.close(raw)
-            if found:
-                said = notes.get("redactions") or report.notes.get("redactions") or 0
-                desk.faults.tally(redacted=found)
-                notes["redactions"] = said + found
-            self._output = None
-        notes |= self._watch.end()
-        if ending.reason is not None:
-            notes["reason"] = desk.reason(ending.reason, status)
-        fields["status"] = status
-        return desk.amend(report, fields, notes)
+        text = message or self.session.phrase("cancelled")
+        self._end(Ending(_CANCELLED, Reason.CANCELLED, text))
 
     def _move(self, status: ToolCallStatus) -> None:
         if status is _IN_PROGRESS:
             self.start()
         elif status is _PAUSED:
             self.pause()
+        elif status is _COMPLETED:
+            self._end(Ending(status))
         elif status.is_final:
-            reason = None if status is _COMPLETED else Reason.TOOL_ERROR
-            cancelled = status is ToolCallStatus.CANCELLED
-            self._end(Ending(status, Reason.CANCELLED if cancelled else reason, None))
-
-    def _started(self, report: ToolCallReport, since: float | None = None) -> ToolCallReport:
-        notes = None if report.status.is_final else self._watch.start(since)
-        return self._desk.amend(report, {"status": _IN_PROGRESS}, notes)
+            cancelled = status is _CANCELLED
+            self._end(Ending(status, Reason.CANCELLED if cancelled else Reason.TOOL_ERROR))
 
     # Asking, and calls of its own
 
@@ -475,3 +388,8 @@ class RuntimeCall(CallState):
     def call(self, name: str, input: JsonValue = None, **options: Any) -> RuntimeCall:  # noqa: A002
         """Make a call that is part of this one."""
         return self.session.call(name, input, parent=self, **options)
+
+
+def _is_diff_of(item: ToolCallContent, path: str) -> bool:
+    """Whether an item is an earlier diff of the same file, which the new one takes the place of."""
+    return type(item) is DiffContent and [change.path for change in item.changes] == [path]

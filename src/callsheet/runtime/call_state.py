@@ -1,102 +1,68 @@
 """The state of a live call: its report, how that is changed without losing a change, and how it ends.
 
-What takes time (looking for secrets, cutting, writing files) is done without the desk's lock. If
-the call has changed meanwhile, it is done again: see `_optimistically`.
-
-`ending_of` maps the way in which a call's scope is left (return, exception, cancellation, timeout)
-to the status and reason with which the call ends.
+What takes time (looking for secrets, cutting, writing files) is done without the session's lock. If the
+call has changed meanwhile, it is done again: see `_change`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from callsheet.describe import fit_title
-from callsheet.report.content import ContentLike, DiffContent, ToolCallContent
+from callsheet.report.content import TextContent, ToolCallContent
+from callsheet.report.errors import LateUpdate, ReportError
 from callsheet.report.events import ExitStatus
-from callsheet.report.fields import SETTLE
+from callsheet.report.fields import SETTLE, check_reason
 from callsheet.report.json import JsonObject, JsonValue
 from callsheet.report.report import ToolCallReport
-from callsheet.report.status import Reason, ToolCallStatus
-from callsheet.runtime.desk import Desk
-from callsheet.runtime.health import Misuse, PermissionDenied, short_message
+from callsheet.report.status import Reason, ToolCallStatus, to_reason
+from callsheet.runtime.clock import Stopwatch
+from callsheet.runtime.endings import Ending, exit_text
+from callsheet.runtime.health import Misuse
+from callsheet.runtime.live_output import Output
+from callsheet.runtime.options import CallSpec
 
 if TYPE_CHECKING:
     from callsheet.runtime.session import RuntimeSession
 
+_PENDING = ToolCallStatus.PENDING
+_IN_PROGRESS = ToolCallStatus.IN_PROGRESS
+_PAUSED = ToolCallStatus.PAUSED
+_COMPLETED = ToolCallStatus.COMPLETED
+_CANCELLED = ToolCallStatus.CANCELLED
 
-_FAILED = ToolCallStatus.FAILED
+TRIES = 3
+"""Attempts to prepare a change without the lock; the next one holds it, so that a call can't starve."""
 
-
-class Ending(NamedTuple):
-    """Status and reason of a call's end, and what it shows besides."""
-
-    status: ToolCallStatus
-    reason: Reason | str | None
-    output: ContentLike | Sequence[ContentLike] | None
-
-
-def ending_of(
-    exc: BaseException | None,
-    phrase: Callable[..., str],
-    clean: Callable[[str], str],
-    timed_out: float | None,
-) -> Ending:
-    """Return the ending for what left the scope.
-
-    `clean` takes secrets out of a text; `timed_out` are the seconds of the call's own timeout.
-    """
-    from asyncio import CancelledError  # it takes long, and a tap has no loop
-
-    if exc is None:
-        return Ending(_FAILED, Reason.ABANDONED, phrase("abandoned"))
-    if timed_out is not None and isinstance(exc, TimeoutError):
-        return Ending(_FAILED, Reason.TIMEOUT, phrase("timed_out", seconds=timed_out))
-    if isinstance(exc, PermissionDenied):
-        return Ending(_FAILED, Reason.DENIED, str(exc))
-    if isinstance(exc, (CancelledError, KeyboardInterrupt, GeneratorExit)):
-        return Ending(ToolCallStatus.CANCELLED, Reason.CANCELLED, phrase("cancelled"))
-    if isinstance(exc, SystemExit):
-        return Ending(_FAILED, Reason.ABANDONED, phrase("interrupted"))
-    if isinstance(exc, TimeoutError):
-        text = short_message(exc, clean) if str(exc) else phrase("timed_out_bare")
-        return Ending(_FAILED, Reason.TIMEOUT, text)
-    return Ending(_FAILED, Reason.EXCEPTION, short_message(exc, clean))
-
-
-def exit_ending(ended: ExitStatus) -> Ending:
-    """Return the ending of a call that reported nothing but its command's exit."""
-    if ended.exit_code == 0 and ended.signal is None:
-        return Ending(ToolCallStatus.COMPLETED, None, None)
-    return Ending(_FAILED, Reason.EXIT_CODE, None)
-
-
-def exit_text(ended: ExitStatus, phrase: Callable[..., str]) -> str | None:
-    """Return what is shown of a command's exit, if it was not a good one."""
-    if ended.signal is not None:
-        return phrase("signal", signal=ended.signal)
-    return phrase("exit_code", code=ended.exit_code) if ended.exit_code else None
-
-
-Made: TypeAlias = tuple[dict[str, Any], JsonObject]
-"""Fields and notes that are to be set."""
+Fields: TypeAlias = dict[str, Any]
 
 
 class CallState:
     """The report of one call, as it changes."""
 
-    __slots__ = ("_bounded_at", "_desk", "_items_whole", "_report", "id", "session", "whole_input")
+    __slots__ = (
+        "_cut_at", "_exit", "_output", "_report", "_seconds", "_spec", "_timeout", "_watch",
+        "_whole", "id", "session", "whole_input",
+    )  # fmt: skip
 
-    def __init__(self, session: RuntimeSession) -> None:
+    def __init__(self, session: RuntimeSession, spec: CallSpec, timeout: float | None) -> None:
         self.id: str = ""
         self.session: RuntimeSession = session
-        self._desk: Desk = session.desk
         self._report: ToolCallReport | None = None
-        # The originals of what was cut: the input to show when asking for approval, the content to cut again.
+        self._spec: CallSpec | None = spec
+        self._output: Output | None = None
+        self._exit: ExitStatus | None = None
+        self._watch: Stopwatch = Stopwatch(session.clock)
+        self._seconds: float | None = timeout
+        self._timeout: asyncio.Timeout | None = None
+        # The originals of what was cut: the input to show when asking for approval, the content to
+        # cut again when more of it comes, and how many items it had when it was cut last.
         self.whole_input: JsonValue = None
-        self._items_whole: tuple[ToolCallContent, ...] | None = None
-        self._bounded_at: int = 0
+        self._whole: tuple[ToolCallContent, ...] | None = None
+        self._cut_at: int = 0
 
     @property
     def report(self) -> ToolCallReport:
@@ -117,98 +83,191 @@ class CallState:
         """Whether the call has ended."""
         return self._report is not None and self._report.status.is_final
 
-    def _note(self, key: str, value: JsonValue) -> None:
-        safe, found = self._desk.guard.value(value)
+    def opened(self, report: ToolCallReport, output: Output | None) -> ToolCallReport:
+        """Store the report with which the session announces the call, under its lock."""
+        self._report, self.id, self._output = report, report.tool_call_id, output
+        if output is not None:
+            output.call_id = self.id
+        return report
 
-        def make(report: ToolCallReport) -> Made:
-            fields, notes = self._bounded({"notes": {key: safe}}, report, found)
-            return {}, {**fields.pop("notes"), **notes}
+    def introduce_to(self, consumer: Any) -> None:
+        """Send this call to a consumer that was added late, under the session's lock."""
+        if self._report is not None and not self._report.status.is_final:
+            if self._output is not None:
+                consumer.output(self._output, False)
+            consumer.put(self._report, True)
 
-        self._apply(make)
+    # Changing it
 
-    def _guarded(self, fields: dict[str, Any], report: ToolCallReport) -> Made:
-        """Return fields that a user sets, made safe; those that can't be are left out."""
-        desk, good, found = self._desk, dict[str, Any](), 0
-        for name, value in fields.items():
-            more = 0
-            if name in ("raw_input", "raw_output"):
-                value, more = desk.guard.value(value, runs=name == "raw_input")  # noqa: PLW2901
-            elif name == "content":
-                value, more = self._items(value)  # noqa: PLW2901
-            elif name in ("title", "name"):
-                value, more = desk.guard.text(value, runs=name == "title")  # noqa: PLW2901
-                value = fit_title(value) if name == "title" else value  # noqa: PLW2901
-            if name in SETTLE:
-                kept = desk.fit(name, value, getattr(report, name))
-                if name == "locations":
-                    kept = desk.guard.places(kept)
-                good[name], found = kept, found + more
+    def _started(self, report: ToolCallReport, since: float | None = None) -> ToolCallReport:
+        """Commit that the tool is running, under the lock, and return the new report."""
+        return self.session.commit(report, {"status": _IN_PROGRESS}, self._watch.start(since))
+
+    def _change(
+        self,
+        make: Callable[[ToolCallReport], Fields],
+        found: int = 0,
+        *,
+        meta: JsonObject | None = None,
+        ending: Ending | None = None,
+        raw: JsonValue = None,
+    ) -> None:
+        """Change the call, or end it: prepare the fields without the lock, and commit them under it.
+
+        Preparing may take time (cutting, writing files). If the call has changed meanwhile, it is
+        done again, so that no change is lost.
+
+        Args:
+            make: Returns the sanitized fields to set, from the current report.
+            found: How many secrets were redacted in them.
+            meta: A sanitized patch for `_meta`.
+            ending: How the call ends, if it does.
+            raw: The raw output of a call that ends.
+        """
+        for _ in range(TRIES):
+            if self._attempt(make, found, meta, ending, raw):
+                return
+        with self.session.lock:
+            self._attempt(make, found, meta, ending, raw)
+
+    def _attempt(
+        self,
+        make: Callable[[ToolCallReport], Fields],
+        found: int,
+        meta: JsonObject | None,
+        ending: Ending | None,
+        raw: JsonValue,
+    ) -> bool:
+        session, report = self.session, self.report
+        fields, notes = session.guard.bounded(make(report), report, found)
+        with session.lock:
+            if self._report is not report:
+                return False
+            if ending is None:
+                self._report = session.commit(report, fields, notes, meta)
             else:
-                desk.faults.degraded(ValueError(f"a report has no field {name!r} to set"))
-        made = self._bounded(good, report, found)
-        if "raw_input" in good:
-            self.whole_input = good["raw_input"]
-        if "content" in good:
-            self._items_whole = None
-        return made
+                self._report = self._ended(report, ending, raw, fields, notes)
+            return True
+
+    def _sanitized(self, fields: Fields) -> tuple[Fields, int]:
+        """Return fields that a user sets, made safe; those that can't be are left out, and counted."""
+        guard, faults = self.session.guard, self.session.faults
+        good: Fields = {}
+        total = 0
+        for name, given in fields.items():
+            value, found = given, 0
+            if name in ("raw_input", "raw_output"):
+                value, found = guard.value(given, runs=name == "raw_input")
+            elif name == "content":
+                value, found = guard.items(given)
+            elif name in ("title", "name"):
+                value, found = guard.text(given, runs=name == "title")
+                value = fit_title(value) if name == "title" else value
+            if name not in SETTLE:
+                faults.degraded(ValueError(f"a report has no field {name!r} to set"))
+                continue
+            try:
+                settled = SETTLE[name](value)
+            except ReportError as exc:
+                faults.degraded(exc)
+                continue
+            good[name] = guard.places(settled) if name == "locations" else settled
+            total += found
+        return good, total
 
     def whole_content(self, report: ToolCallReport) -> tuple[ToolCallContent, ...]:
         """Return the content as it was before it was cut."""
-        return report.content if self._items_whole is None else self._items_whole
+        return report.content if self._whole is None else self._whole
 
-    def _with_items(
-        self, report: ToolCallReport, new: tuple[ToolCallContent, ...], found: int
-    ) -> Made:
-        """Add items to the content, under the lock. What is too much is cut anew from the whole."""
-        whole = (*self.whole_content(report), *new)
-        notes = self._desk.guard.notes({}, report, found)
-        if self._items_whole is not None and len(whole) < 1.25 * self._bounded_at:
-            self._items_whole = whole
-            return {}, notes
-        fields = self._desk.guard.bounded({"content": whole}, report, notes, keep=False)
-        cut = fields["content"] is not whole
-        self._items_whole, self._bounded_at = (whole if cut else None), len(whole)
-        return fields, notes
+    def _live_output(self) -> Output:
+        """Return the call's output, under the lock; at first, it is added to the content."""
+        report, output = self.report, self._output
+        if report.status.is_final:
+            raise self._too_late("output")
+        if output is None:
+            output = self._output = Output(self.session, self.id, report.raw_input)
+            self.session.notify_output(output, much=False)
+            fields = {"content": (*report.content, output.item)}
+            self._report = self.session.commit(report, fields)
+        return output
 
-    def _bounded(self, fields: dict[str, Any], report: ToolCallReport, found: int) -> Made:
-        notes = self._desk.guard.notes({}, report, found)
-        return self._desk.guard.bounded(fields, report, notes) if fields else fields, notes
+    def _too_late(self, what: str) -> LateUpdate:
+        message = f"call {self.id}, {what}: the call has ended; a final state is final"
+        return LateUpdate(message, old=self.status.value, new=None)
 
-    def _apply(
-        self, make: Callable[[ToolCallReport], Made], meta: JsonObject | None = None
-    ) -> None:
-        if meta:
-            safe = self._desk.guard.value(meta)[0]
-            meta = self._desk.guard.bounded({"meta": safe}, None, {})["meta"]
-        self._optimistically(
-            make, lambda report, made: self._desk.change(report, made[0], made[1] or None, meta)
-        )
+    # Ending it
 
-    def _optimistically(
-        self,
-        make: Callable[[ToolCallReport], Made],
-        commit: Callable[[ToolCallReport, Made], ToolCallReport],
-    ) -> None:
-        """Make a change without the lock, which may take time, and commit it if nothing came between."""
-        for _ in range(3):
-            report = self.report
-            made = make(report)
-            with self._desk.lock:
-                if self._report is report:
-                    self._report = commit(report, made)
-                    return
-        with self._desk.lock:
-            report = self.report
-            self._report = commit(report, make(report))
-
-    def _items(self, output: Any) -> tuple[tuple[ToolCallContent, ...], int]:
+    def _end(self, ending: Ending, raw: JsonValue = None) -> None:
+        """End the call. An end is sent even if what it should show can't be."""
+        if self.report.status.is_final:
+            raise self._too_late(ending.status.value)
         try:
-            return self._desk.guard.items(output)
-        except Exception as exc:  # noqa: BLE001 - without its words, a call still ends
-            self._desk.faults.degraded(exc)
-            return (), 0
+            items, raw, found = self.session.guard.result(ending.output, raw)
+            self._change(partial(self._last_fields, items, raw), found, ending=ending, raw=raw)
+        except Exception:
+            if not self.has_ended:
+                with self.session.lock:
+                    self._report = self._ended(self.report, ending, None, {}, {})
+            raise
+        finally:
+            if self.has_ended:
+                self.session.ended(self)
 
+    def _last_fields(
+        self, items: tuple[ToolCallContent, ...], raw: JsonValue, report: ToolCallReport
+    ) -> Fields:
+        """Return the fields of a call's end, with what its output and its exit add to them."""
+        output, content = self._output, self.whole_content(report)
+        if output is not None:
+            with self.session.lock:
+                output.settle(float("inf"))
+                if not output.state.total and output.state.shown_as is None:
+                    content = tuple([item for item in content if item != output.item])
+                elif len(items) == 1 and output.is_just(items[0]):
+                    items = ()
+        if not items and self._exit is not None:
+            text = exit_text(self._exit, self.session.phrase)
+            items = (TextContent(text),) if text else ()
+        fields: Fields = {}
+        if items or content is not report.content:
+            fields["content"] = (*content, *items)
+        if raw is not None:
+            fields["raw_output"] = raw
+        return fields
 
-def is_about(item: object, path: str) -> bool:
-    """Whether an item is an earlier diff of the same file, which the new one takes the place of."""
-    return type(item) is DiffContent and [change.path for change in item.changes] == [path]
+    def _ended(
+        self,
+        report: ToolCallReport,
+        ending: Ending,
+        raw: JsonValue,
+        fields: Fields,
+        notes: JsonObject,
+    ) -> ToolCallReport:
+        """Commit the end of the call, under the lock, and return its last report."""
+        session, status = self.session, ending.status
+        if report.status is _PAUSED or (report.status is _PENDING and status is _COMPLETED):
+            # The ledger knows the call as running from here on, whatever comes of its end.
+            report = self._report = self._started(report, since=self._watch.made)
+        if self._output is not None:
+            self._output.state.exit_status = self._exit
+            found = self._output.close(raw)
+            if found:
+                known = notes.get("redactions") or report.notes.get("redactions") or 0
+                session.faults.tally(redacted=found)
+                notes["redactions"] = known + found
+            self._output = None
+        notes |= self._watch.end()
+        if ending.reason is not None:
+            notes["reason"] = self._reason(ending.reason, status)
+        fields["status"] = status
+        return session.commit(report, fields, notes)
+
+    def _reason(self, given: Reason | str, status: ToolCallStatus) -> str:
+        """Return a reason that fits the status."""
+        try:
+            reason = to_reason(given)
+            check_reason(reason.value, status)
+        except ReportError as exc:
+            self.session.faults.degraded(exc)
+            reason = Reason.CANCELLED if status is _CANCELLED else Reason.TOOL_ERROR
+        return reason.value

@@ -18,7 +18,9 @@ import sys
 from collections.abc import Callable
 from secrets import randbits
 from time import gmtime, monotonic, process_time, strftime, time_ns
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
 
 from callsheet.report.ids import IdFactory
 
@@ -88,7 +90,7 @@ _FRESH = 0.001
 _KB = 1024 if sys.platform == "darwin" else 1  # macOS counts bytes
 
 
-class Sample(NamedTuple):
+class Sample(Struct, frozen=True):
     """What was used so far, by this process and by its children that have ended."""
 
     cpu: float
@@ -136,14 +138,14 @@ def _ask() -> Sample:
 class Stopwatch:
     """Measures one call. `made` is when it was made, for calls that are never started."""
 
-    __slots__ = ("_clock", "_said", "_started", "_usage", "made")
+    __slots__ = ("_clock", "_reported", "_started", "_usage", "made")
 
     def __init__(self, clock: Clock) -> None:
         self.made: float = clock.monotonic()
         self._clock: Clock = clock
         self._started: float | None = None
         self._usage: Sample | None = None
-        self._said: dict[str, int] | None = None
+        self._reported: dict[str, int] | None = None
 
     def start(self, since: float | None = None) -> dict[str, Any] | None:
         """Store that the call runs, or has run since a monotonic time. Return the note, the first time."""
@@ -154,14 +156,14 @@ class Stopwatch:
         self._usage = sample(now)
         return {"startedAt": to_rfc3339(self._clock.time_ns() - int((now - self._started) * 1e9))}
 
-    def say(self, cpu_ms: float | None, max_rss_kb: int | None) -> None:
+    def report(self, cpu_ms: float | None, max_rss_kb: int | None) -> None:
         """Store the usage that a tool reports. It overrides what is measured."""
-        said = dict(self._said or {})
+        reported = dict(self._reported or {})
         if cpu_ms is not None:
-            said["cpuMs"] = round(float(cpu_ms))
+            reported["cpuMs"] = round(float(cpu_ms))
         if max_rss_kb is not None:
-            said["maxRssKb"] = int(max_rss_kb)
-        self._said = said
+            reported["maxRssKb"] = int(max_rss_kb)
+        self._reported = reported
 
     def end(self) -> dict[str, Any]:
         """Return the notes of a call's end."""
@@ -171,8 +173,8 @@ class Stopwatch:
             now = clock.monotonic()
             notes["durationMs"] = round((now - self._started) * 1000, 3)
             notes["usage"] = between(self._usage, sample(now))
-            if self._said:
-                notes["usage"] = {**notes["usage"], **self._said}
+            if self._reported:
+                notes["usage"] |= self._reported
         return notes
 
 

@@ -12,7 +12,11 @@ Rules
 3. **Bounded.** Lines are made when the sink is ready for them. A consumer that takes nothing for
    `dead_after` seconds, or falls too far behind, is abandoned. The tool never waits.
 
-Threads: `put` and `output` are called under the desk's lock, by any thread. All else happens on the
+4. **Records are handed over at once.** A sink that stores calls is sent a call's beginning and its end
+   within the change, by the thread that makes it: so a crash loses nothing, and what else the sink is
+   told keeps its order. Such a sink is fast, takes everything, and never waits.
+
+Threads: `put` and `output` are called under the session's lock, by any thread. All else happens on the
 thread of the event loop, or, when that has ended, at the end of the process.
 """
 
@@ -27,7 +31,9 @@ from threading import Thread, get_ident
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from callsheet.acp.views import View
 from callsheet.report.report import ToolCallReport
+from callsheet.report.status import ToolCallStatus
 from callsheet.runtime.clock import Clock, Timer
 from callsheet.runtime.live_output import Output
 from callsheet.runtime.send_queue import MAX_WEIGHT, SendQueue
@@ -38,6 +44,9 @@ if TYPE_CHECKING:
 
 PACE = 0.08
 """Seconds between two sends of changes that are no status changes, and of live output."""
+
+RECORDS_PACE = 1.0
+"""The same for records: a crash loses so much of what a live call has put out."""
 
 QUIET = 0.16
 """Seconds after which a view is asked again for what it held back."""
@@ -54,6 +63,7 @@ TRIES = 6
 """Consecutive failures after which a consumer is abandoned, unless they are of a temporary kind."""
 
 _PASSING = (BlockingIOError, InterruptedError, TimeoutError, asyncio.CancelledError)
+_BETWEEN = (ToolCallStatus.IN_PROGRESS, ToolCallStatus.PAUSED)
 _GONE = (errno.EPIPE, errno.EBADF, errno.ECONNRESET, errno.ENOTCONN, errno.ESHUTDOWN)
 
 
@@ -70,17 +80,18 @@ class Consumer:
     def __init__(
         self, session: RuntimeSession, sink: Sink, loop: asyncio.AbstractEventLoop
     ) -> None:
-        desk = session.desk
         self.sink: Sink = sink
         self.is_dead: bool = False
-        self.queue: SendQueue = SendQueue(desk, sink.peer)
+        self.queue: SendQueue = SendQueue(session, sink)
+        self.view: View = self.queue.view
         self._session: RuntimeSession = session
         self._loop: asyncio.AbstractEventLoop = loop
-        self._thread: int = desk.thread
-        self._clock: Clock = desk.clock
+        self._thread: int = session.thread
+        self._clock: Clock = session.clock
         # Whether the loop will run it: as soon as it can, or at its pace.
         self._called: bool = False
         self._paced: bool = False
+        self._pace: float = RECORDS_PACE if self.queue.takes_records else PACE
         self._next: float = 0.0
         self._forced: bool = False
         # Whether a send is under way, or will be tried again.
@@ -93,14 +104,19 @@ class Consumer:
         self._delivered: int = 0
         self._flushes: list[tuple[int, asyncio.Future[None]]] = []
 
-    # Filling it, under the desk's lock, from any thread
+    # Filling it, under the session's lock, from any thread
 
     def put(self, report: ToolCallReport, moved: bool) -> None:
         """Queue a call's new state. `moved`: the call's status has changed, so send it at once."""
         if self.is_dead:
             return
+        if self.queue.takes_records:
+            moved = moved and report.status not in _BETWEEN
         self.queue.put(report, moved)
-        if moved:
+        if moved and self.queue.takes_records:
+            if not self._busy or self._failing_since is not None:
+                self._drain()
+        elif moved:
             if not self._called:
                 self._called = True
                 self._soon(self._run)
@@ -112,7 +128,7 @@ class Consumer:
                 self.is_dead = True
                 self._soon(lambda: self.die("it is too far behind"))
             else:
-                self._session.desk.is_behind = True  # not the consumer: the loop doesn't turn
+                self._session.is_behind = True  # not the consumer: the loop doesn't turn
 
     def output(self, output: Output, much: bool) -> None:
         """Queue a call's new output. `much`: there is enough of it to send now."""
@@ -142,7 +158,9 @@ class Consumer:
 
     def _later(self, what: str, seconds: float, callback: Callable[[], None]) -> None:
         """Call back after some time, unless that is to happen already."""
-        if what not in self._timers and not self._loop.is_closed():
+        if get_ident() != self._thread:
+            self._soon(lambda: self._later(what, seconds, callback))
+        elif what not in self._timers and not self._loop.is_closed():
 
             def fire() -> None:
                 self._timers.pop(what, None)
@@ -206,7 +224,7 @@ class Consumer:
         self._busy = False
         if queue.outputs and not (self._called or self._paced):
             self._paced = True
-            self._later("pace", PACE, self._run)
+            self._later("pace", self._pace, self._run)
         if queue.view.waits:
             self._not_any_more("held")  # it is asked when nothing new has come since
             self._later("held", QUIET, self._insist)
@@ -230,7 +248,7 @@ class Consumer:
                 self._later("pace", self._next - now, self._run)
             return False
         self._forced = False
-        self._next = now + PACE
+        self._next = now + self._pace
         return True
 
     def _insist(self) -> None:
@@ -324,7 +342,7 @@ class Consumer:
         """Send nothing more. Return how many changes and lines were waiting."""
         self.is_dead = True
         self._busy = False
-        with self._session.desk.lock:
+        with self._session.lock:
             waited = self.queue.clear()
         self._not_any_more()
         if self._task is not None:
@@ -365,21 +383,21 @@ class Consumer:
         lines, sink = self.queue.lines, self.sink
         send: Any = getattr(sink, "send_now", None)
         try:
-            while not self.is_dead and (lines or self._fill_now()):
+            while not self.is_dead:
+                if not lines:
+                    self.queue.fill(outputs=True, now=float("inf"))
                 before = len(lines)
-                if send is not None:
+                if (
+                    send is not None
+                ):  # one that stores calls is asked also if nothing is left to send
                     send(lines, until)
-                else:
+                elif lines:
                     _await_now(sink.send(lines), until)
                 if len(lines) == before or monotonic() > until:
                     break
         except BaseException as exc:  # noqa: BLE001 - nothing may disturb the end of a process
             self._session.faults.count(f"a consumer failed: {type(exc).__name__}: {exc}", failed=1)
         self.is_dead = True
-
-    def _fill_now(self) -> bool:
-        self.queue.fill(outputs=True, now=float("inf"))
-        return bool(self.queue.lines)
 
 
 def _is_current(task: asyncio.Future[None]) -> bool:

@@ -123,20 +123,15 @@ class Faults:
         """Count something that could not be reported as it was; in strict mode, raise it."""
         if self.strict:
             raise exc
-        self.count(str(exc), degraded=1)
+        if isinstance(exc, LateUpdate):
+            self.count(f"late: {exc}", dropped=1)
+        else:
+            self.count(str(exc), degraded=1)
 
-    def late(self, what: str) -> None:
-        """Count something that came after its call's end; in strict mode, raise."""
-        if self.strict:
-            raise LateUpdate(
-                f"{what}: the call has ended; a final state is final", old="", new=None
-            )
-        self.count(f"late: {what}", dropped=1)
-
-    def attempt(self, make: Callable[[], _T]) -> _T | None:
-        """Make something that may turn out not to be reportable."""
+    def attempt(self, check: Callable[[Any], _T], value: Any) -> _T | None:
+        """Return a checked value; None, and a fault, for one that can't be reported."""
         try:
-            return make()
+            return check(value)
         except CallsheetError as exc:
             self.degraded(exc)
             return None

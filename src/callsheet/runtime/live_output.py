@@ -7,17 +7,20 @@ the rest, until the output pauses.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from callsheet.redaction.redactor import StreamRedactor
 from callsheet.report.content import TerminalContent
 from callsheet.report.events import ExitStatus
 from callsheet.report.json import JsonValue, is_object
-from callsheet.report.report import ToolCallReport
 from callsheet.report.terminal import TerminalState
+from callsheet.runtime.clock import new_call_id
 
 if TYPE_CHECKING:
-    from callsheet.runtime.desk import Desk
+    from callsheet.runtime.consumer import Consumer
+    from callsheet.runtime.session import RuntimeSession
 
 KEEP = 1 << 16
 """Bytes of output that are always stored, for consumers that are slow."""
@@ -37,29 +40,27 @@ LAGGING = 1 << 18
 
 
 class Output:
-    """What a call has written so far. All methods are called under the desk's lock."""
+    """What a call has written so far. All methods are called under the session's lock."""
 
     __slots__ = (
-        "_desk", "_fresh", "_last", "_pending", "_stream", "call_id", "is_alone", "state", "unsent",
+        "_fresh", "_last", "_pending", "_session", "_stream", "call_id", "is_alone", "state", "unsent",
     )  # fmt: skip
 
-    def __init__(self, desk: Desk, call_id: str, report: ToolCallReport | None) -> None:
+    def __init__(self, session: RuntimeSession, call_id: str, raw_input: JsonValue) -> None:
+        terminal_id = "term_" + new_call_id().removeprefix("call_")
         self.call_id: str = call_id
-        self.state: TerminalState = desk.new_terminal(KEEP)
+        self.state: TerminalState = TerminalState(terminal_id, keep=KEEP)
         self.unsent: int = 0
         self.is_alone: bool = False
-        self._desk: Desk = desk
-        self._stream: StreamRedactor | None = desk.guard.stream()
+        self._session: RuntimeSession = session
+        self._stream: StreamRedactor | None = session.guard.stream()
         self._pending: bytearray = bytearray()
         self._fresh: int = 0
         self._last: float = 0.0
-        self.state.cwd = desk.cwd
-        if report is not None:
-            self.about(report.raw_input)
-
-    def about(self, raw_input: JsonValue) -> None:
-        """Note the command whose output this is."""
+        # A terminal is known while something refers to it.
+        session.terminals[terminal_id] = self.state
         command = raw_input.get("command") if is_object(raw_input) else None
+        self.state.cwd = session.cwd
         self.state.command = command if isinstance(command, str) else None
 
     @property
@@ -78,7 +79,7 @@ class Output:
         if self._stream is None:
             self._keep(data)
         else:
-            self._last = self._desk.clock.monotonic()
+            self._last = self._session.clock.monotonic()
             self._pending += data
             if len(self._pending) >= MUCH:
                 self._look_through(self._stream)
@@ -99,7 +100,7 @@ class Output:
             self._look_through(stream)
         if stream.held and now - self._last >= QUIET:
             self._keep(stream.flush())
-            self._desk.output(self, much=False)
+            self._session.notify_output(self, much=False)
         return bool(stream.held)
 
     def close(self, raw: JsonValue) -> int:
@@ -122,12 +123,23 @@ class Output:
             return False
         return self.state.output.decode(errors="replace").strip() == text.strip()
 
+    def let_the_loop_turn(self, consumers: Iterable[Consumer]) -> None:
+        """Yield for some milliseconds, in case only the interpreter's lock keeps the loop from running.
+
+        If that doesn't help, the loop is blocked by something else, and the tool must not wait for it.
+        """
+        for _ in range(20):
+            if self.unsent < LAGGING or not any(one.wants_more for one in consumers):
+                return
+            time.sleep(0.0005)
+        self.is_alone = True
+
     def _look_through(self, stream: StreamRedactor) -> None:
         data, self._pending = bytes(self._pending), bytearray()
         self._keep(stream.feed(data))
 
     def _keep(self, data: bytes) -> None:
-        self.state.keep = KEEP_MORE if len(self._desk.terminals) <= FEW else KEEP
+        self.state.keep = KEEP_MORE if len(self._session.terminals) <= FEW else KEEP
         self.state.write(data)
 
 

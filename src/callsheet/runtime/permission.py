@@ -46,7 +46,7 @@ async def ask(call: RuntimeCall, options: Sequence[PermissionOption] | None) -> 
     Raises:
         PermissionDenied: The client did not approve, or could not be asked.
     """
-    session, phrase = call.session, call.session.desk.phrase
+    session, phrase = call.session, call.session.phrase
     ask_client = session.on_permission
     if ask_client is None:
         raise PermissionDenied(phrase("nobody_to_ask"))
@@ -66,7 +66,7 @@ async def ask(call: RuntimeCall, options: Sequence[PermissionOption] | None) -> 
         if hasattr(answer, "__await__"):
             answer = await answer
     except Exception as exc:
-        why = short_message(exc, session.desk.guard.clean)
+        why = short_message(exc, session.guard.clean)
         raise PermissionDenied(f"{phrase('nobody_to_ask')} ({why})") from exc
     if call.has_ended:
         raise PermissionDenied(phrase("undecided"), cancelled=True)
@@ -76,7 +76,7 @@ async def ask(call: RuntimeCall, options: Sequence[PermissionOption] | None) -> 
 def _chosen(
     answer: JsonValue, options: tuple[PermissionOption, ...], session: RuntimeSession
 ) -> PermissionOption:
-    phrase = session.desk.phrase
+    phrase = session.phrase
     if is_object(answer):
         outcome = answer.get("outcome", answer)
         if is_object(outcome) and outcome.get("outcome") == "cancelled":
@@ -88,6 +88,6 @@ def _chosen(
                 return option
             raise PermissionDenied(phrase("denied"), option=option)
     if answer is not False:
-        told = f"permission: the answer {answer!r} is none of the options; that is no approval"
-        session.faults.count(told, degraded=1)
+        message = f"permission: the answer {answer!r} is none of the options; that is no approval"
+        session.faults.count(message, degraded=1)
     raise PermissionDenied(phrase("denied"))

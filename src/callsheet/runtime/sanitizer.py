@@ -8,18 +8,23 @@ module combines them.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from json import dumps
-from typing import Any, Literal
+from operator import attrgetter
+from typing import Annotated, Any, Literal, TypeAlias, Union
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct, convert
 from msgspec.structs import replace
 
+from callsheet.acp.jsonrpc import FRAME_BUDGET
 from callsheet.acp.peer import Phrases
 from callsheet.describe import Describer, escape_title
+from callsheet.limits.content import without_repeats
 from callsheet.limits.limits import SAFE, Limits, bound_report
 from callsheet.limits.text import visible
 from callsheet.limits.to_json import fix_text, jsonsafe
@@ -33,12 +38,14 @@ from callsheet.report.content import (
     UnknownContent,
 )
 from callsheet.report.errors import InvalidValue
-from callsheet.report.fields import Kind, ToolCallLocation, to_items
-from callsheet.report.json import EMPTY, JsonObject, JsonValue
+from callsheet.report.fields import Kind, ToolCallLocation, settle_meta, to_items
+from callsheet.report.json import EMPTY, JsonObject, JsonValue, freeze
 from callsheet.report.report import ToolCallReport
 from callsheet.runtime.health import Faults, short_message
 from callsheet.runtime.spill_store import SpillStore, default_directory
 
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
 _WIRE_NAMES = {"content": "content", "raw_input": "rawInput", "raw_output": "rawOutput"}
 _GUARDED = {
     "text", "uri", "name", "title", "description", "patch", "mime_type",
@@ -102,21 +109,44 @@ class LocalPhrases(Phrases):
         return f"… {phrase(key)} …"
 
 
+_Finite: TypeAlias = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+_Scalar: TypeAlias = Union[str, int, _Finite, bool, None]  # noqa: UP007 - msgspec reads them
+_One: TypeAlias = Union[_Scalar, list[_Scalar], dict[str, _Scalar]]  # noqa: UP007
+_Two: TypeAlias = Union[_Scalar, list[_One], dict[str, _One]]  # noqa: UP007
+_Three: TypeAlias = Union[_Scalar, list[_Two], dict[str, _Two]]  # noqa: UP007
+
+
+class _Plain(Struct, array_like=True):
+    """A value that is plain JSON already, a few levels deep, as nearly all are.
+
+    Converting to this type checks a value at the speed of C; encoding and decoding it then makes a
+    private copy. It is a struct because msgspec prepares a struct's type once, and a union's at each
+    conversion.
+    """
+
+    value: Union[_Scalar, list[_Three], dict[str, _Three]]  # noqa: UP007
+
+
 class Sanitizer:
-    """Guards the values of one session. Its methods may be called from any thread."""
+    """Guards the values of one session. Its methods may be called from any thread.
+
+    Nearly all values are plain JSON, without secrets and within their limits. That is seen quickly:
+    by one conversion, one search, one encoding. Everything else takes the one detour: made plain
+    (`jsonsafe`), redacted, cut, and what was cut stored in a file.
+    """
 
     def __init__(self, settings: GuardSettings, words: LocalPhrases, faults: Faults) -> None:
         self._settings: GuardSettings = settings
         self._limits: Limits | None = settings.limits
-        self._say: Callable[..., str] = words.left_out_phrase
+        self._phrase: Callable[..., str] = words.left_out_phrase
         self._faults: Faults = faults
         self._redactor: Redactor | None = None
         self._spills: SpillStore | None = None
 
     @property
-    def frame(self) -> int | None:
-        """Bytes that a line may have, if there is a limit."""
-        return None if self._limits is None else self._limits.frame + 1024
+    def frame(self) -> int:
+        """Bytes that a line may have."""
+        return FRAME_BUDGET if self._limits is None else self._limits.frame + 1024
 
     @property
     def redactor(self) -> Redactor | None:
@@ -142,18 +172,45 @@ class Sanitizer:
     # Values
 
     def value(self, value: Any, *, runs: bool = False) -> tuple[JsonValue, int]:
-        """Return any value as safe JSON, and how many secrets were in it.
+        """Return a private copy of any value as safe JSON, and how many secrets were in it.
 
         With `runs`, nothing is hidden that a shell would act on. A call's input and title are such
         values: the user approves the call by reading them.
         """
-        safe = jsonsafe(value, phrases=self._say)
         redactor = self._redactor or self.redactor
+        try:
+            convert((value,), _Plain)
+            data = _encode(value)
+            if redactor is None or redactor.is_clean_json(data):
+                return _decode(data), 0
+        except Exception:  # noqa: BLE001 - it is not plain, or can't be encoded
+            pass
+        safe = freeze(jsonsafe(value, phrases=self._phrase), "value")
         return (safe, 0) if redactor is None else redactor.value(safe, runs=runs)
+
+    def result(self, output: Any, raw: Any) -> tuple[tuple[ToolCallContent, ...], JsonValue, int]:
+        """Return a call's last content, its raw output, and how many secrets were in them.
+
+        Most results are one text, which the raw output repeats. Such a text is searched once.
+        """
+        redactor = self._redactor or self.redactor
+        if type(output) is str and raw is not None and redactor is not None:
+            try:
+                convert((raw,), _Plain)
+                text, data = _encode(output), _encode(raw)
+                if redactor.is_clean_json(text + data.replace(text, b'""')):
+                    return (TextContent(visible(output)),), _decode(data), 0
+            except Exception:  # noqa: BLE001 - it is not plain, or can't be encoded
+                pass
+        items, found = ((), 0) if output is None else self.items(output)
+        if raw is None:
+            return items, None, found
+        safe, more = self.value(raw)
+        return items, safe, found + more
 
     def json(self, value: Any) -> JsonValue:
         """Return any value as JSON, with whatever secrets it has. For looking at, never for letting out."""
-        return jsonsafe(value, phrases=self._say)
+        return jsonsafe(value, phrases=self._phrase)
 
     def places(self, places: Sequence[ToolCallLocation]) -> tuple[ToolCallLocation, ...]:
         """Return places without secrets in their paths."""
@@ -169,9 +226,13 @@ class Sanitizer:
 
     def text(self, text: Any, *, runs: bool = False) -> tuple[str, int]:
         """Return a text without secrets, and how many there were. For `runs`, see `value`."""
-        safe = fix_text(text if isinstance(text, str) else str(text))
+        if type(text) is not str:
+            text = str.__str__(text) if isinstance(text, str) else str(text)
+        safe = text if text.isascii() else fix_text(text)
         redactor = self._redactor or self.redactor
-        return (safe, 0) if redactor is None else redactor.text(safe, runs=runs)
+        if redactor is None or redactor.is_clean_json(_encode(safe)):
+            return safe, 0
+        return redactor.text(safe, runs=runs)
 
     def clean(self, text: str) -> str:
         """Return a text without secrets."""
@@ -218,43 +279,64 @@ class Sanitizer:
 
     # Fields of a report
 
-    def notes(self, notes: JsonObject, report: ToolCallReport | None, found: int) -> JsonObject:
-        """Add to a call's notes how many secrets were redacted."""
-        if found:
-            self._faults.tally(redacted=found)
-            before = report.notes.get("redactions") if report is not None else None
-            notes["redactions"] = found + (before if isinstance(before, int) else 0)
-        return notes
+    def meta(self, given: JsonObject) -> JsonObject:
+        """Return a patch for `_meta`, safe and within its limit."""
+        fields, _ = self.bounded({"meta": self.value(given)[0]}, None)
+        return settle_meta(fields["meta"])
 
     def bounded(
         self,
         fields: dict[str, Any],
         report: ToolCallReport | None,
-        notes: JsonObject,
+        found: int = 0,
         *,
-        keep: bool = True,
-    ) -> dict[str, Any]:
-        """Return fields within their limits, with notes about what was cut.
+        spill: bool = True,
+    ) -> tuple[dict[str, Any], JsonObject]:
+        """Return fields within their limits, and the notes about what was redacted and cut.
 
-        With `keep`, the whole values of cut fields are stored in files.
+        Args:
+            fields: Sanitized fields of a report. `notes` among them become part of the notes.
+            report: The report that they are for, if there is one yet.
+            found: How many secrets were redacted in them.
+            spill: Whether the whole values of cut fields are stored in files.
         """
-        limits, say = self._limits, self._say
-        if limits is None:
-            return fields
-        shown = report.content if report is not None else ()
-        plan = bound_report(fields, limits, shown=shown, phrases=say)
-        before = report.notes.get("truncated") if report is not None else None
-        if not plan.cuts:
-            if before is not None:
-                notes["truncated"] = truncated((), before, _spoken_of(fields))
-            return fields if plan.fields is fields else dict(plan.fields)
-        self._faults.tally(cut=len(plan.cuts))
-        store = self._store() if keep else None
-        done, records = (
-            plan.finish(phrases=say) if store is None else store.finish(plan, phrases=say)
-        )
-        notes["truncated"] = truncated(records, before, _spoken_of(fields))
-        return dict(done)
+        notes: JsonObject = {}
+        known = report.notes if report is not None else EMPTY
+        if found:
+            self._faults.tally(redacted=found)
+            notes["redactions"] = found + (known.get("redactions") or 0)
+        limits = self._limits
+        if limits is not None and fields:
+            raw = fields.get("raw_output")
+            shown = fields.get("content") or (report.content if report is not None else ())
+            if raw is not None and shown and (fresh := without_repeats(raw, shown)) is not raw:
+                fields = {**fields, "raw_output": fresh}
+            if not _fit(fields, limits):
+                fields = self._cut(fields, limits, known, notes, spill)
+            elif "truncated" in known:
+                notes["truncated"] = truncated((), known["truncated"], _wire_names(fields))
+        if "notes" in fields:
+            notes = {**fields.pop("notes"), **notes}
+        return fields, notes
+
+    def _cut(
+        self,
+        fields: dict[str, Any],
+        limits: Limits,
+        known: JsonObject,
+        notes: JsonObject,
+        spill: bool,
+    ) -> dict[str, Any]:
+        """Return fields cut to their limits, where they exceed them; add to the notes what was cut."""
+        plan = bound_report(fields, limits, phrases=self._phrase)
+        if plan.cuts:
+            self._faults.tally(cut=len(plan.cuts))
+        store = self._store() if spill and plan.cuts else None
+        finish = plan.finish if store is None else partial(store.finish, plan)
+        cut, records = finish(phrases=self._phrase)
+        if records or "truncated" in known:
+            notes["truncated"] = truncated(records, known.get("truncated"), _wire_names(fields))
+        return dict(cut)
 
     def _store(self) -> SpillStore | None:
         if self._spills is None and self._settings.spill is not False:
@@ -263,7 +345,25 @@ class Sanitizer:
         return self._spills
 
 
-def _spoken_of(fields: Mapping[str, Any]) -> list[str]:
+def _fit(fields: dict[str, Any], limits: Limits) -> bool:
+    """Whether fields are within their limits, seen at once: together, they are below the smallest."""
+    try:
+        room = min([_ROOM[name](limits) for name in fields])
+        return 2 * len(_encode(fields)) <= room  # a diff as a patch may take up to twice its texts
+    except Exception:  # noqa: BLE001 - numbers beyond 64 bits; the long way measures them
+        return False
+
+
+_ROOM: dict[str, Callable[[Limits], int]] = {
+    **{name: attrgetter(name) for name in ("content", "raw_input", "raw_output", "title")},
+    "locations": lambda limits: limits.locations // 2,
+    **dict.fromkeys(("meta", "notes", "extra"), lambda limits: limits.meta // 4),
+    **dict.fromkeys(("name", "kind"), lambda _: 1024),
+}
+"""Bytes, as JSON, within which a field is small enough for sure."""
+
+
+def _wire_names(fields: Mapping[str, Any]) -> list[str]:
     return [_WIRE_NAMES[name] for name in fields if name in _WIRE_NAMES]
 
 

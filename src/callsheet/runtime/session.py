@@ -1,7 +1,11 @@
 """A session: the scope of ids, order and memory. It knows calls, not tools.
 
-`SessionOptions` and `CallOptions` are the keyword arguments of a session and of its calls, for code
-that passes them on.
+The session owns the ledger, the lock and the consumers. A change of a call is prepared without the lock
+(sanitized, described, cut to its limits) and then committed under it: the ledger judges it, and every
+consumer is notified. So all consumers receive all changes in the same order, calls may be changed from
+any thread, and nothing slow happens under the lock.
+
+Reporting never breaks a tool: a value that can't be reported as it is gets left out, and counted.
 """
 
 from __future__ import annotations
@@ -11,74 +15,43 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from threading import get_ident
+from threading import RLock, get_ident
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self, TypedDict
+from typing import Any, Self
+from weakref import WeakValueDictionary
 
 from callsheet.acp.peer import Peer
 from callsheet.describe import Describer, pick_locale
 from callsheet.describe.classify import Annotations
 from callsheet.report.errors import InvalidValue
-from callsheet.report.fields import Kind, ToolCallLocation
+from callsheet.report.fields import Kind, ToolCallLocation, ToolKind
 from callsheet.report.json import EMPTY, JsonObject, JsonValue, check_text
+from callsheet.report.ledger import Ledger
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason
+from callsheet.report.terminal import TerminalState
 from callsheet.runtime import shutdown
 from callsheet.runtime.batch import Batch
 from callsheet.runtime.call import RuntimeCall
+from callsheet.runtime.call_state import CallState
 from callsheet.runtime.clock import Clock, SystemClock, new_call_id
 from callsheet.runtime.consumer import Consumer
-from callsheet.runtime.desk import Desk, Opening
 from callsheet.runtime.health import ConsumerLost, Faults, Health, SessionClosed
+from callsheet.runtime.live_output import Output
+from callsheet.runtime.options import CallSpec, checked_timeout, described
 from callsheet.runtime.permission import OnPermission
-from callsheet.runtime.record_consumer import RecordConsumer
 from callsheet.runtime.sanitizer import GuardSettings, LocalPhrases, Sanitizer
 from callsheet.runtime.sinks import CallbackSink, OnUpdate, Sink
-
-
-class SessionOptions(TypedDict, total=False):
-    """Options of `Session`, but for its id and directories."""
-
-    cwd: str | os.PathLike[str]
-    locale: str | None
-    on_update: OnUpdate | None
-    sinks: Iterable[Sink | OnUpdate]
-    peer: Peer | None
-    on_permission: OnPermission | None
-    on_lost: Callable[[Sink, str], None] | None
-    guard: GuardSettings | None
-    strict: bool
-    dead_after: float
-    clock: Clock | None
-
-
-class Links(TypedDict, total=False):
-    """How a call relates to others, and its additional metadata."""
-
-    alias: str | None
-    parent: RuntimeCall | str | None
-    depends_on: Sequence[RuntimeCall | str]
-    batch: Batch | str | None
-    meta: JsonObject
-    custom: JsonObject | None
-
-
-class CallOptions(Links, total=False):
-    """Options of `Session.call`."""
-
-    title: str | None
-    kind: Kind | str | None
-    locations: Sequence[ToolCallLocation | str] | None
-    timeout: float | None
-    annotations: Annotations | None
-
 
 DEAD_AFTER = 30.0
 """Seconds after which a consumer that takes nothing is abandoned."""
 
 CLOSING = 1.0
 """Seconds that consumers get for the last updates where nothing can wait longer."""
+
+MOST_NAMES = 1000
+"""Names of tools that are remembered without their secrets."""
 
 
 class RuntimeSession:
@@ -122,6 +95,8 @@ class RuntimeSession:
         dead_after: float = DEAD_AFTER,
         clock: Clock | None = None,
     ) -> None:
+        if guard is not None and not isinstance(guard, GuardSettings):
+            raise InvalidValue(f"guard: expected GuardSettings, got {type(guard).__name__}")
         if session_id is None:
             session_id = "sess_" + new_call_id().removeprefix("call_")
         self.session_id: str = check_text(session_id, "session id")
@@ -129,29 +104,33 @@ class RuntimeSession:
         self.on_permission: OnPermission | None = on_permission
         self.dead_after: float = dead_after
         self.faults: Faults = Faults(strict=strict)
-        describer = Describer(
+        self.clock: Clock = clock or SystemClock()
+        self.describer: Describer = Describer(
             self.cwd,
             locale=pick_locale(locale, os.environ),
             roots=additional_directories,
             home=os.path.expanduser("~"),  # noqa: PTH111 - as text
-            redact=lambda text: self.desk.guard.command(text),  # noqa: PLW0108 - it comes later
+            redact=lambda text: self.guard.command(text),  # noqa: PLW0108 - it comes later
         )
-        words = LocalPhrases(describer)
-        self.desk: Desk = Desk(
-            self.session_id,
-            self.cwd,
-            describer,
-            words,
-            Sanitizer(_checked(guard), words, self.faults),
-            clock or SystemClock(),
-            self.faults,
-        )
-        self.faults.clean = self.desk.guard.clean
+        self.phrase: Callable[..., str] = self.describer.phrase
+        self.words: LocalPhrases = LocalPhrases(self.describer)
+        self.guard: Sanitizer = Sanitizer(guard or GuardSettings(), self.words, self.faults)
+        self.faults.clean = self.guard.clean
+        # Re-entrant, because a signal's handler or a finaliser may report in the midst of a report.
+        self.lock: RLock = RLock()
+        self.is_closed: bool = False
+        self.is_behind: bool = False
+        self.ledger: Ledger = Ledger(self.session_id, new_call_id)
+        self.consumers: tuple[Consumer, ...] = ()
+        self.terminals: WeakValueDictionary[str, TerminalState] = WeakValueDictionary()
+        self.thread: int = 0
         self.loop: asyncio.AbstractEventLoop | None = None
         self._peer: Peer = peer or Peer()
         given = [*([on_update] if on_update else []), *sinks]
         self._given: list[Sink] = [self._sink(sink) for sink in given]
         self._on_lost: Callable[[Sink, str], None] | None = on_lost
+        self._calls: dict[str, RuntimeCall] = {}
+        self._names: dict[str, str] = {}
         self._batches: dict[str, Batch] = {}
 
     # Opening and closing
@@ -162,7 +141,7 @@ class RuntimeSession:
         Raises:
             SessionClosed: The session was closed, or no event loop is running.
         """
-        if self.desk.is_closed:
+        if self.is_closed:
             raise SessionClosed(f"session {self.session_id} is closed; make a new one")
         if self.loop is None:
             try:
@@ -172,7 +151,7 @@ class RuntimeSession:
                     f"session {self.session_id} is not open; open it on an event loop first: "
                     "async with Session(…) as session"
                 ) from None
-            self.desk.thread = get_ident()
+            self.thread = get_ident()
             shutdown.remember(self)
             for sink in self._given:
                 self._attach(sink)
@@ -199,14 +178,14 @@ class RuntimeSession:
         Raises:
             ConsumerLost: A consumer was abandoned or failed; in strict mode only.
         """
-        with self.desk.lock:
-            if self.desk.is_closed:
+        with self.lock:
+            if self.is_closed:
                 return
-            self.desk.is_closed = True
+            self.is_closed = True
         self._end_calls("closed")
         problem = await self._last_flush()
         shutdown.forget(self)
-        consumers, self.desk.consumers = self.desk.consumers, ()
+        consumers, self.consumers = self.consumers, ()
         for consumer in consumers:
             consumer.close()
         lost = self.faults.of_consumers
@@ -255,11 +234,10 @@ class RuntimeSession:
 
     def _attach(self, sink: Sink) -> None:
         assert self.loop is not None
-        keeps = sink.peer is None and getattr(sink, "takes_records", False)
-        consumer = (RecordConsumer if keeps else Consumer)(self, sink, self.loop)
-        with self.desk.lock:
-            self.desk.consumers = (*self.desk.consumers, consumer)
-            for call in self.desk.calls.values():
+        consumer = Consumer(self, sink, self.loop)
+        with self.lock:
+            self.consumers = (*self.consumers, consumer)
+            for call in self._calls.values():
                 call.introduce_to(consumer)
 
     # Calls
@@ -303,27 +281,13 @@ class RuntimeSession:
         Returns:
             The call, to be entered once.
         """
-        if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
-            given = timeout if isinstance(timeout, (int, float)) else type(timeout).__name__
-            self.faults.degraded(InvalidValue(f"timeout: expected seconds above 0, got {given}"))
-            timeout = None
-        links: dict[str, Any] = {}
-        if alias is not None:
-            links["alias"] = alias
-        if parent is not None:
-            links["parent"] = parent.id if isinstance(parent, RuntimeCall) else parent
-        if depends_on != ():
-            known = depends_on if isinstance(depends_on, (list, tuple)) else [depends_on]
-            links["depends_on"] = [c.id if isinstance(c, RuntimeCall) else c for c in known]
-        if batch is not None:
-            links["batch"] = batch
-        if annotations:
-            links["annotations"] = annotations
-        if meta is not EMPTY:
-            links["meta"] = meta
-        if custom is not None:
-            links["notes"] = {"custom": custom}
-        return self.call_type(self, (name, input, title, kind, locations, links), timeout)
+        spec = CallSpec(
+            name, input, title, kind, locations, alias, parent, depends_on, batch, annotations,
+            meta, custom,
+        )  # fmt: skip
+        if timeout is not None:
+            timeout = checked_timeout(timeout, self)
+        return self.call_type(self, spec, timeout)
 
     def batch(self, title: str = "", *, total: int | None = None, summary: bool = False) -> Batch:
         """Group calls: `async with session.batch("Reading 12 files", total=12) as batch:`.
@@ -338,8 +302,8 @@ class RuntimeSession:
     @property
     def reports(self) -> tuple[ToolCallReport, ...]:
         """The current reports of the live calls, and of those that ended last."""
-        with self.desk.lock:
-            return tuple(self.desk.ledger)
+        with self.lock:
+            return tuple(self.ledger)
 
     @property
     def health(self) -> Health:
@@ -348,21 +312,18 @@ class RuntimeSession:
 
     def get(self, key: str) -> ToolCallReport | None:
         """Return the report of a call by its id or alias, or None if it is unknown or no longer stored."""
-        with self.desk.lock:
-            found = self.desk.ledger.get(key)
+        with self.lock:
+            found = self.ledger.get(key)
         return found if isinstance(found, ToolCallReport) else None
 
     def shown(self, report: ToolCallReport) -> ToolCallReport:
         """Return a report as the first client sees it."""
         client = self._client()
-        with self.desk.lock:
-            return report if client is None else client.queue.view.shown(report)
+        with self.lock:
+            return report if client is None else client.view.shown(report)
 
     def _client(self) -> Consumer | None:
-        return next(
-            (box for box in self.desk.consumers if isinstance(box, Consumer) and box.sink.peer),
-            None,
-        )
+        return next((consumer for consumer in self.consumers if consumer.sink.peer), None)
 
     # Barriers
 
@@ -372,7 +333,7 @@ class RuntimeSession:
         Raises:
             ConsumerLost: A consumer was abandoned or failed; in strict mode only.
         """
-        await self._flush(self.desk.consumers)
+        await self._flush(self.consumers)
         faults = self.faults
         if faults.strict and faults.of_consumers is not None:
             fault, faults.of_consumers = faults.of_consumers, None
@@ -384,7 +345,7 @@ class RuntimeSession:
         if client is not None:
             await self._flush((client,))
 
-    async def _flush(self, consumers: Sequence[Consumer | RecordConsumer]) -> None:
+    async def _flush(self, consumers: Sequence[Consumer]) -> None:
         loop = self.loop
         if loop is None:
             return
@@ -398,37 +359,111 @@ class RuntimeSession:
                 if waiting is not None:
                     await waiting
 
+    # Changes of calls
+
+    def announce(self, call: RuntimeCall, spec: CallSpec) -> None:
+        """Announce a call. Whatever is wrong with it, it is announced."""
+        if self.loop is None or (self.is_closed and self.faults.strict):
+            self.open()
+        batch = spec.batch if isinstance(spec.batch, Batch) else None
+        if batch is not None:
+            batch.join(spec)
+        try:
+            fields, call.whole_input = described(spec, self)
+        except Exception as exc:  # noqa: BLE001
+            self.faults.degraded(exc)
+            name = self.clean_name(spec.name) if isinstance(spec.name, str) else ""
+            fields = {"name": name, "title": self.phrase("unknown_tool")}
+        output = self._terminal_for(fields)
+        with self.lock:
+            report = call.opened(self.ledger.add(fields), output)
+            if self.is_closed:
+                self.faults.count(f"call {report.name!r}: the session is closed", dropped=1)
+                return
+            self._calls[call.id] = call
+            if output is not None:
+                self.notify_output(output, much=False)
+            for consumer in self.consumers:
+                consumer.put(report, True)
+        if batch is not None:
+            self._batches[call.id] = batch
+            batch.opened()
+
+    def commit(
+        self,
+        report: ToolCallReport,
+        fields: dict[str, Any],
+        notes: JsonObject | None = None,
+        meta: JsonObject | None = None,
+    ) -> ToolCallReport:
+        """Change a call by sanitized values and notify all consumers. The caller holds the lock.
+
+        Returns:
+            The new report.
+
+        Raises:
+            IllegalMove: The call has ended, or can't move to this status.
+        """
+        changed = self.ledger.amend(report, fields, notes, meta)
+        moved = changed.status is not report.status
+        for consumer in self.consumers:
+            consumer.put(changed, moved)
+        return changed
+
+    def notify_output(self, output: Output, *, much: bool) -> None:
+        """Notify all consumers that a call has new output. The caller holds the lock."""
+        for consumer in self.consumers:
+            consumer.output(output, much)
+
+    def clean_name(self, name: str) -> str:
+        """Return a tool's name without secrets. A session has few names, and they come again and again."""
+        clean = self._names.get(name)
+        if clean is None:
+            if not isinstance(name, str):
+                raise InvalidValue(f"name: expected text (a str), got {type(name).__name__}")
+            clean = self.guard.clean(name)
+            if len(self._names) < MOST_NAMES:
+                self._names[name] = clean
+        return clean
+
+    def _terminal_for(self, fields: dict[str, Any]) -> Output | None:
+        """Return a terminal for a command, if a client needs to know it when the call is announced."""
+        if fields.get("kind") is not ToolKind.EXECUTE:
+            return None
+        for consumer in self.consumers:
+            peer = consumer.sink.peer
+            if peer is not None and peer.version == 1 and peer.terminals == "meta":
+                output = Output(self, "", fields.get("raw_input"))
+                fields["content"] = (output.item,)
+                return output
+        return None
+
+    def keep_up(self, output: Output | None = None) -> None:
+        """Send everything that waits, if a tool that reports so much is blocking the event loop."""
+        if get_ident() == self.thread:
+            everything, self.is_behind = self.is_behind, False
+            for consumer in self.consumers:
+                consumer.drain_hard(everything=everything)
+        elif output is not None and not output.is_alone:
+            output.let_the_loop_turn(self.consumers)
+
     # What calls, consumers and the end of the process use
 
-    def announce(self, call: RuntimeCall, opening: Opening) -> None:
-        """Announce a call."""
-        if self.loop is None or (self.desk.is_closed and self.faults.strict):
-            self.open()
-        links = opening[-1]
-        batch = links.get("batch") if links else None
-        if not isinstance(batch, Batch):
-            self.desk.open(call, opening)
-            return
-        batch.join(links)
-        self.desk.open(call, opening)
-        self._batches[call.id] = batch
-        batch.opened()
-
-    def ended(self, call: RuntimeCall) -> None:
+    def ended(self, call: CallState) -> None:
         """Handle the end of a call."""
-        self.desk.calls.pop(call.id, None)
-        if self.desk.is_behind:
-            self.desk.keep_up()
+        self._calls.pop(call.id, None)
+        if self.is_behind:
+            self.keep_up()
         batch = self._batches.pop(call.id, None) if self._batches else None
         if batch is not None:
             batch.ended(call)
 
-    def lost(self, consumer: Consumer | RecordConsumer, why: str) -> None:
+    def lost(self, consumer: Consumer, why: str) -> None:
         """Remove a consumer that was abandoned, and report it to `on_lost`."""
         self.faults.count(f"a consumer was given up: {why}", dead=1)
-        with self.desk.lock:
-            left = [other for other in self.desk.consumers if other is not consumer]
-            self.desk.consumers = tuple(left)
+        with self.lock:
+            left = [other for other in self.consumers if other is not consumer]
+            self.consumers = tuple(left)
         consumer.close()
         if self._on_lost is not None:
             with suppress(Exception):
@@ -436,34 +471,31 @@ class RuntimeSession:
 
     def _end_calls(self, why: str) -> None:
         """End every call that is open: the latest first, so that children end before parents."""
-        for call in reversed(list(self.desk.calls.values())):
+        for call in reversed(list(self._calls.values())):
             if not call.has_ended:
-                call.fail(self.desk.phrase(why), reason=Reason.ABANDONED)
+                call.fail(self.phrase(why), reason=Reason.ABANDONED)
 
     def end_now(self, until: float) -> None:
         """End every call and send everything at the end of the process, until a monotonic time."""
         loop = self.loop
-        if loop is not None and loop.is_running() and get_ident() != self.desk.thread:
+        if loop is not None and loop.is_running() and get_ident() != self.thread:
             closing = asyncio.run_coroutine_threadsafe(self.close(), loop)
             with suppress(TimeoutError, CancelledError):
                 closing.result(max(0.0, until - monotonic()))
             return
-        self.desk.is_closed = True
+        self.is_closed = True
         self._end_calls("interrupted")
         self._send_now(until)
 
     def _send_now(self, until: float) -> None:
-        for consumer in self.desk.consumers:
+        for consumer in self.consumers:
             consumer.send_now(until)
 
     def mute(self) -> None:
         """Send nothing more: this is a forked child, and the pipes belong to its parent."""
-        self.desk.after_fork()
-
-
-def _checked(guard: object) -> GuardSettings:
-    if guard is None:
-        return GuardSettings()
-    if not isinstance(guard, GuardSettings):
-        raise InvalidValue(f"guard: expected GuardSettings, got {type(guard).__name__}")
-    return guard
+        self.lock = RLock()  # another thread may have held the old one, and does not exist here
+        self.is_closed = True
+        self.faults.after_fork()
+        for consumer in self.consumers:
+            consumer.forget()
+        self.consumers = ()

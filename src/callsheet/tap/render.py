@@ -69,8 +69,7 @@ class Renderer:
         """Return a patch of `_meta`, or unknown fields, without secrets, within limits; None if empty."""
         if not meta:
             return None
-        safe = self._sanitizer.value(meta)[0]
-        return self._sanitizer.bounded({"meta": safe}, None, {})["meta"]
+        return self._sanitizer.meta(meta)
 
     def append(self, mine: TappedCall, item: ToolCallContent) -> tuple[ToolCallContent, ...]:
         """Return a call's whole content with one more item."""
@@ -93,9 +92,11 @@ class Renderer:
         if hidden and (report is None or report.notes.get("redactions") != hidden):
             notes["redactions"] = hidden
         grows = fields.pop("content", None) if not is_final else None
-        made = self._sanitizer.bounded(fields, report, notes) if fields else {}
+        made, cut = self._sanitizer.bounded(fields, report) if fields else ({}, {})
         if grows is not None:
-            made |= self._sanitizer.bounded({"content": grows}, report, notes, keep=False)
+            content, more = self._sanitizer.bounded({"content": grows}, report, spill=False)
+            made, cut = made | content, cut | more
+        notes |= cut
         if "content" in made:
             mine.counted = len(mine.safe)
             mine.is_cut = made["content"] is not mine.safe and made["content"] != mine.safe

@@ -123,7 +123,7 @@ class Run:
             # `finished` is cancelled only if this wait was still pending; else the work has ended already.
             if self.finished.cancelled() and self.task is not None and not self.task.done():
                 self.finished = self._loop.create_future()
-                self.stop(Cancelled(self.call.session.desk.phrase("cancelled")))
+                self.stop(Cancelled(self.call.session.phrase("cancelled")))
                 await self.finished
             raise
 
@@ -131,7 +131,7 @@ class Run:
         """Record the start of the tool, and start its timeout of `seconds`, if any."""
         self.started = self._loop.time()
         if seconds is not None:
-            message = self.call.session.desk.phrase("timed_out", seconds=seconds)
+            message = self.call.session.phrase("timed_out", seconds=seconds)
             why = TimedOut(message, timeout_s=seconds)
             self._timers.append(self._loop.call_later(seconds, self.stop, why))
 
@@ -260,7 +260,7 @@ class Executor:
         run = self._runs.get(key if report is None else report.tool_call_id)
         if run is None:
             return False
-        run.stop_from_anywhere(Cancelled(message or self._session.desk.phrase("cancelled")))
+        run.stop_from_anywhere(Cancelled(message or self._session.phrase("cancelled")))
         return True
 
     async def close(self) -> None:
@@ -272,7 +272,7 @@ class Executor:
         """Stop all running tools, and wait until their calls have ended."""
         left = list(self._runs.values())
         for run in left:
-            run.stop_from_anywhere(Cancelled(self._session.desk.phrase("closed")))
+            run.stop_from_anywhere(Cancelled(self._session.phrase("closed")))
         for run in left:
             while not run.call.has_ended:  # `run`, which awaits it, ends the call
                 await asyncio.sleep(0.001)
@@ -371,7 +371,7 @@ class Executor:
     def _outcome(self, run: Run) -> tuple[ToolResult, ToolError | None]:
         call, problem = run.call, run.problem
         if not run.has_ended:
-            problem = run.why or Cancelled(self._session.desk.phrase("cancelled"))
+            problem = run.why or Cancelled(self._session.phrase("cancelled"))
             if run.begun:
                 self._session.faults.count(f"tool {call.report.name!r} did not stop", failed=1)
         if problem is None:
@@ -385,7 +385,7 @@ class Executor:
     def _facts(self, result: ToolResult) -> JsonObject:
         """Return the metadata that every result has."""
         facts: JsonObject = {
-            "timestamp": to_rfc3339(self._session.desk.clock.time_ns()),
+            "timestamp": to_rfc3339(self._session.clock.time_ns()),
             "working_directory": self._session.cwd,
         }
         if not result.success:

@@ -166,7 +166,7 @@ class _YieldedOutput:
         left = self._length - MOST_OUTPUT
         text = "".join(self._output)
         if left > 0:
-            mark = self._call.session.desk.phrase("bytes_left_out", count=left)
+            mark = self._call.session.phrase("bytes_left_out", count=left)
             done = self._call.success(f"{text}\n[{mark}]").with_metadata("truncated", True)
             return done.as_written()
         return self._call.success(text).as_written()

@@ -52,8 +52,8 @@ class PermissionScope(NamedTuple):
 
     def options(self, call: Call) -> list[PermissionOption]:
         """Return the answers to choose from."""
-        phrase = call.session.desk.phrase
-        name = call.session.desk.guard.command(self.name)
+        phrase = call.session.phrase
+        name = call.session.guard.command(self.name)
         return [
             PermissionOption("allow_once", phrase("allow_once"), "allow_once"),
             PermissionOption(
@@ -176,7 +176,7 @@ class Permissions:
         """Return whether the scope was always allowed before. Raise if it was always rejected."""
         known = self._answers.get(scope.key)
         if known is False:
-            raise NotPermitted(call.session.desk.phrase("denied"))
+            raise NotPermitted(call.session.phrase("denied"))
         return known is True
 
     async def _ask(

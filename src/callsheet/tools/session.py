@@ -13,8 +13,10 @@ from callsheet.report.errors import InvalidValue
 from callsheet.report.json import JsonObject, JsonValue
 from callsheet.report.status import Reason, ToolCallStatus
 from callsheet.runtime.call import RuntimeCall
-from callsheet.runtime.call_state import Ending
-from callsheet.runtime.session import CallOptions, Links, RuntimeSession, SessionOptions
+from callsheet.runtime.call_state import CallState
+from callsheet.runtime.endings import Ending
+from callsheet.runtime.options import CallOptions, Links, SessionOptions
+from callsheet.runtime.session import RuntimeSession
 from callsheet.tools.permissions import MODES, Mode, Permissions
 from callsheet.tools.tool import Registry
 
@@ -127,7 +129,7 @@ class Call(RuntimeCall):
         if not written or own_terminal:
             return {} if result.output == result.error else {"output": result.output}
         code = result.exit_code
-        line = None if code is None else self.session.desk.phrase("exit_code", code=code)
+        line = None if code is None else self.session.phrase("exit_code", code=code)
         message = result.error or line
         return {} if message is None else {"message": message}
 
@@ -264,7 +266,7 @@ class Session(RuntimeSession):
         """Schedule a function to be called on the event loop when a call has ended."""
         self._when_ended.setdefault(call.id, []).append(function)
 
-    def ended(self, call: RuntimeCall) -> None:
+    def ended(self, call: CallState) -> None:
         """Schedule the functions that were registered with `when_ended` for a call."""
         super().ended(call)
         for function in self._when_ended.pop(call.id, ()) if self._when_ended else ():
@@ -291,7 +293,7 @@ class Session(RuntimeSession):
         from .mcp.servers import McpServers
 
         made = McpServers(given, self.workspace, lambda: made.register(self.tools))
-        self.desk.guard.learn(made.secrets())
+        self.guard.learn(made.secrets())
         return made
 
     async def __aenter__(self) -> Self:
@@ -307,7 +309,7 @@ class Session(RuntimeSession):
 
     async def close(self) -> None:
         """Stop all running tools and MCP servers, then close the session; see `RuntimeSession.close`."""
-        if self.desk.is_closed:
+        if self.is_closed:
             return
         try:
             await self._executor.close()

@@ -172,8 +172,8 @@ async def test_a_line_that_was_begun_is_finished_before_anything_else() -> None:
     call = session.call("x", {"text": "y" * 13_000}).__enter__()
     for number in range(12):
         call.update(raw_input={"text": f"{number}" * 13_000})
-        await session.desk.consumers[0]._loop.create_task(asyncio.sleep(0))
-        session.desk.consumers[0].flush()
+        await session.consumers[0]._loop.create_task(asyncio.sleep(0))
+        session.consumers[0].flush()
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()  # in the middle of a line
     await asyncio.sleep(0.01)
@@ -482,7 +482,7 @@ async def test_items_are_shown_once_also_if_something_comes_between(
 ) -> None:
     async with Session(guard=GuardSettings(spill=False)) as session:
         call = session.call("x", {}).__enter__()
-        guard, bounded = session.desk.guard, session.desk.guard.bounded
+        guard, bounded = session.guard, session.guard.bounded
 
         def interrupted(fields: dict[str, Any], *args: Any, **options: Any) -> Any:
             if "content" in fields:
@@ -506,7 +506,7 @@ async def test_a_call_of_which_no_update_can_be_made_still_ends(peer: Peer) -> N
         def broken(*_: Any, **__: Any) -> Any:
             raise RuntimeError("a bug in a view")
 
-        session.desk.consumers[0].queue.view.call = broken  # type: ignore[method-assign]
+        session.consumers[0].queue.view.call = broken  # type: ignore[method-assign]
         async with session.call("x", {}) as call:
             call.start()
             call.cancel()

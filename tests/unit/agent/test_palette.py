@@ -418,6 +418,6 @@ async def test_a_secret_that_was_typed_is_not_told_again(
 ) -> None:
     line = f"{start} {'x' * before} {TOKEN}"
     await stage.prompt(f"{line}\n{line}\n/ping")
-    told = stage.session.desk.guard.clean(" ".join([*stage.plan_lines, stage.words]))
+    told = stage.session.guard.clean(" ".join([*stage.plan_lines, stage.words]))
     assert start in told
     assert "abcdef" not in told

@@ -18,7 +18,7 @@ from callsheet.history import History, Query, StoreUnavailable
 from callsheet.history import history as writing
 from callsheet.history.sink import LONG
 from callsheet.report.terminal import CallRecord
-from callsheet.runtime.record_consumer import RecordConsumer
+from callsheet.runtime.consumer import Consumer
 from tests.support.stores import check_whole, count, report, store_in
 
 
@@ -284,18 +284,18 @@ async def test_a_session_that_is_forgotten_takes_its_spill_files_along(tmp_path:
 async def test_a_call_that_a_handler_ends_within_an_earlier_change_has_ended(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log, real = history.session("s"), RecordConsumer.put
+    log, real = history.session("s"), Consumer.put
     async with Session("s", sinks=[log]) as session:
         async with session.call("read", {"path": "/a"}) as call:
             call.start()
             with monkeypatch.context() as patched:
 
-                def interrupted(keeper: RecordConsumer, report: Any, moved: bool) -> None:
-                    patched.setattr(RecordConsumer, "put", real)
+                def interrupted(consumer: Consumer, report: Any, moved: bool) -> None:
+                    patched.setattr(Consumer, "put", real)
                     call.succeed("done")  # as a signal's handler would, just here
-                    real(keeper, report, moved)
+                    real(consumer, report, moved)
 
-                patched.setattr(RecordConsumer, "put", interrupted)
+                patched.setattr(Consumer, "put", interrupted)
                 call.progress(1, 2)
         await session.flush()
         (head,) = await history.ask(lambda store: store.heads(Query()))

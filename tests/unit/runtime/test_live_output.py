@@ -193,7 +193,7 @@ async def test_output_that_came_too_fast_is_said_to_be_left_out() -> None:
     async with Session(sinks=[recorder]) as session:
         async with session.call("bash", {}) as call:
             call.start()
-            consumer = session.desk.consumers[0]
+            consumer = session.consumers[0]
             consumer._busy = True  # as if the peer were taking its time
             for _ in range(500):
                 call.write(b"x" * 10_000)
@@ -316,7 +316,7 @@ async def test_a_thousand_terminals_live_at_once() -> None:
         for call in calls:
             call.succeed()
         await session.flush()
-        assert len(session.desk.terminals) == 0, "what was sent is let go"
+        assert len(session.terminals) == 0, "what was sent is let go"
     outputs: dict[str, str] = {}
     opened = 0
     for update in recorder.updates:

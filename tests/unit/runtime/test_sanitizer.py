@@ -452,10 +452,10 @@ def test_any_value_is_guarded_within_any_limit_and_guarding_twice_changes_nothin
 ) -> None:
     """JSON, redacted and bounded, as a session does it; and the same again from what came out."""
     limits = Limits(raw_input=size)
-    guard = Session(guard=GuardSettings(limits=limits, spill=False)).desk.guard
+    guard = Session(guard=GuardSettings(limits=limits, spill=False)).guard
 
     def once(given: Any) -> Any:
-        return guard.bounded({"raw_input": guard.value(given)[0]}, None, {})["raw_input"]
+        return guard.bounded({"raw_input": guard.value(given)[0]}, None)[0]["raw_input"]
 
     safe = once(value)
     data = msgspec.json.encode(safe)

@@ -216,7 +216,7 @@ async def test_what_can_not_be_reported_is_left_out_and_the_rest_is_told() -> No
         call.show(object())  # type: ignore[arg-type]
         call.custom(bad=object())
         call.fail("broken", reason="because", raw=object())
-    assert session.health.degraded == 5
+    assert session.health.degraded == 6
     report = only(recorder)
     assert report.raw_input == {"bad": "<object>"}
     assert (report.title, report.kind.value, report.status.value) == ("Doing y", "read", "failed")

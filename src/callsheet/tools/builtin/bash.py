@@ -84,7 +84,7 @@ async def bash(
         ended = await process.run(timeout)
     except asyncio.CancelledError as exc:
         _report_end(call, process.ended)
-        message = call.session.desk.phrase("cancelled")
+        message = call.session.phrase("cancelled")
         raise _failure(Cancelled, message, output, process.ended, facts) from exc
     except OSError as exc:
         if exc.errno == errno.E2BIG:
@@ -133,7 +133,7 @@ def _too_long(command: str) -> InvalidArguments:
 def _result(
     call: Call, ended: Ended, output: CommandOutput, facts: dict[str, Any], timeout: float
 ) -> ToolResult:
-    phrase = call.session.desk.phrase
+    phrase = call.session.phrase
     if ended.timed_out:
         message = phrase("timed_out", seconds=timeout)
         hint = f"all it had started was ended; up to {MAX_TIMEOUT:g} s can be allowed"

@@ -1,0 +1,174 @@
+"""What sessions and calls are opened with, and how a call's options become its first report.
+
+`SessionOptions`, `CallOptions` and `Links` are keyword arguments, for code that passes them on. `CallSpec`
+holds those of one call until it is announced; `described` sanitizes, describes and bounds it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, cast
+
+from msgspec import Struct
+
+from callsheet.acp.peer import Peer
+from callsheet.describe.classify import Annotations
+from callsheet.report.errors import InvalidValue
+from callsheet.report.fields import NOTES, Kind, ToolCallLocation, settle_meta, to_kind
+from callsheet.report.ids import check_id
+from callsheet.report.json import EMPTY, JsonObject, JsonValue, patched
+
+if TYPE_CHECKING:
+    from callsheet.runtime.batch import Batch
+    from callsheet.runtime.call import RuntimeCall
+    from callsheet.runtime.clock import Clock
+    from callsheet.runtime.permission import OnPermission
+    from callsheet.runtime.sanitizer import GuardSettings
+    from callsheet.runtime.session import RuntimeSession
+    from callsheet.runtime.sinks import OnUpdate, Sink
+
+MOST_LINKS = 100
+"""Most dependencies of a call that are reported."""
+
+
+class SessionOptions(TypedDict, total=False):
+    """Options of `Session`, but for its id and directories."""
+
+    cwd: str | os.PathLike[str]
+    locale: str | None
+    on_update: OnUpdate | None
+    sinks: Iterable[Sink | OnUpdate]
+    peer: Peer | None
+    on_permission: OnPermission | None
+    on_lost: Callable[[Sink, str], None] | None
+    guard: GuardSettings | None
+    strict: bool
+    dead_after: float
+    clock: Clock | None
+
+
+class Links(TypedDict, total=False):
+    """How a call relates to others, and its additional metadata."""
+
+    alias: str | None
+    parent: RuntimeCall | str | None
+    depends_on: Sequence[RuntimeCall | str]
+    batch: Batch | str | None
+    meta: JsonObject
+    custom: JsonObject | None
+
+
+class CallOptions(Links, total=False):
+    """Options of `Session.call`."""
+
+    title: str | None
+    kind: Kind | str | None
+    locations: Sequence[ToolCallLocation | str] | None
+    timeout: float | None
+    annotations: Annotations | None
+
+
+class CallSpec(Struct):
+    """What a call is opened with; the fields are the arguments of `RuntimeSession.call`."""
+
+    name: str
+    input: JsonValue = None
+    title: str | None = None
+    kind: Kind | str | None = None
+    locations: Sequence[ToolCallLocation | str] | None = None
+    alias: str | None = None
+    parent: Any = None
+    depends_on: Any = ()
+    batch: Any = None
+    annotations: Annotations | None = None
+    meta: JsonObject = EMPTY
+    custom: JsonObject | None = None
+
+
+def described(spec: CallSpec, session: RuntimeSession) -> tuple[dict[str, Any], JsonValue]:
+    """Return the fields of a new call's report, and its whole input.
+
+    A value that can't be reported is left out and counted; in strict mode, it raises.
+    """
+    guard, raw, title, kind = session.guard, spec.input, spec.title, spec.kind
+    found = 0
+    if raw is not None:
+        raw, found = guard.value(raw, runs=True)
+    if kind is not None:
+        kind = session.faults.attempt(to_kind, kind)
+    if title is not None:
+        title = guard.command(title)
+    name = session.clean_name(spec.name)
+    if found and kind is None:  # a mark may stand where a command's dangerous part was
+        kind = session.describer(name, guard.json(spec.input)).kind
+    seen = session.describer(
+        name,
+        raw,
+        kind=kind,
+        title=title,
+        locations=spec.locations,
+        annotations=spec.annotations,
+    )
+    # What was found in the input is sanitized already.
+    places = seen.locations if spec.locations is None else guard.places(seen.locations)
+    fields: dict[str, Any] = {
+        "name": name,
+        "title": seen.title or name,
+        "kind": seen.kind,
+        "locations": places,
+        "raw_input": raw,
+    }
+    for field, given in (("meta", spec.meta), ("notes", spec.custom)):
+        if given:
+            value = given if field == "meta" else {"custom": given}
+            fields[field], more = guard.value(value)
+            found += more
+    fields, notes = guard.bounded(fields, None, found)
+    if spec.alias is not None or spec.parent is not None or spec.depends_on or spec.batch:
+        _link(notes, spec, session)
+    if notes or spec.meta:
+        fields["meta"] = _meta(fields.get("meta"), notes, session)
+    return fields, raw
+
+
+def _meta(given: Any, notes: JsonObject, session: RuntimeSession) -> JsonObject:
+    """Return the `_meta` of a new call, with its notes."""
+    meta = EMPTY
+    if given:
+        meta = patched(EMPTY, session.faults.attempt(settle_meta, given) or EMPTY)
+    return {**meta, NOTES: {**(meta.get(NOTES) or EMPTY), **notes}} if notes else meta
+
+
+def _link(notes: JsonObject, spec: CallSpec, session: RuntimeSession) -> None:
+    """Add a call's links to its notes, as far as they lead somewhere."""
+    attempt = session.faults.attempt
+
+    def id_of(given: object) -> str:
+        return check_id(session.guard.clean(given) if isinstance(given, str) else given)
+
+    def known(given: Any) -> str:
+        return session.ledger[getattr(given, "id", given)].tool_call_id
+
+    def add(key: str, check: Callable[[Any], Any], given: Any) -> None:
+        if given is not None and (checked := attempt(check, given)) is not None:
+            notes[key] = checked
+
+    add("alias", id_of, spec.alias)
+    add("parentId", known, spec.parent)
+    others: Any = spec.depends_on
+    if others:
+        others = cast("list[Any]", others) if isinstance(others, (list, tuple)) else [others]
+        ids = [attempt(known, other) for other in others[:MOST_LINKS]]
+        if linked := [one for one in ids if one is not None]:
+            notes["dependsOn"] = linked
+    add("batchId", id_of, spec.batch)
+
+
+def checked_timeout(seconds: object, session: RuntimeSession) -> float | None:
+    """Return a call's timeout, or None with a fault for one that is no number of seconds."""
+    if seconds is None or (isinstance(seconds, (int, float)) and seconds > 0):
+        return seconds
+    given = seconds if isinstance(seconds, (int, float)) else type(seconds).__name__
+    session.faults.degraded(InvalidValue(f"timeout: expected seconds above 0, got {given}"))
+    return None
