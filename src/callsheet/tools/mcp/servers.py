@@ -250,15 +250,13 @@ class McpServers:
         self._wrong = []
         if not listed:
             return []
-        from callsheet.tools.mcp.tool_adapter import (
-            make_tool,  # a server has listed tools, so the SDK is installed
-        )
+        from callsheet.tools.mcp.tool_adapter import make_tool  # the SDK is there: it listed them
 
         made = [
-            make_tool(server, self._names[label, tool.name], tool) for label, server, tool in listed
+            make_tool(server, self._names[label, one.name], one) for label, server, one in listed
         ]
-        self._wrong = [one.problem for one in made if one.problem]
-        return [one.tool for one in made]
+        self._wrong = [problem for _, problems in made for problem in problems]
+        return [tool for tool, _ in made]
 
     @property
     def problems(self) -> list[str]:

@@ -10,9 +10,9 @@ import math
 import os
 import re
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
@@ -39,7 +39,10 @@ class Unusable(ValueError):
     """A schema can't be used to check anything."""
 
 
-def compiled(schema: Mapping[str, Any]) -> Callable[[JsonValue], str | None]:
+Check: TypeAlias = Callable[[JsonValue], str | None]
+
+
+def compiled(schema: Mapping[str, Any]) -> Check:
     """Return a function that validates a value, and returns what is wrong with it, or None.
 
     Raises:
@@ -68,160 +71,30 @@ def _refuse(uri: str) -> Any:
 _LINE = re.compile(r"L?(\d{1,9})\b")
 
 
-class LinkedFile(NamedTuple):
-    """A file that a response links to."""
-
-    path: Path
-    line: int | None
-
-
-class McpAnswer(NamedTuple):
-    """The response of a server to a call."""
-
-    text: str
-    """The text for the model."""
-    items: tuple[ToolCallContent, ...]
-    """The content for the user besides the text."""
-    places: tuple[LinkedFile, ...]
-    structured: JsonValue
-    is_error: bool
-
-
-class _Read(NamedTuple):
-    """One block: its text for the model, and its content for the user."""
-
-    text: str
-    item: ToolCallContent | None = None
-
-
-def read_answer(result: types.CallToolResult) -> McpAnswer:
-    """Convert the response to a call."""
-    blocks = [_read(block) for block in result.content]
-    texts = [block.text for block in blocks if block.text]
-    structured = result.structured_content
-    if not texts and structured is not None:
-        texts = [msgspec.json.format(msgspec.json.encode(structured)).decode()]
-    return McpAnswer(
-        "\n".join(texts),
-        tuple(block.item for block in blocks if block.item is not None),
-        tuple(dict.fromkeys(place for block in result.content for place in _places(block))),
-        structured,
-        result.is_error,
-    )
-
-
-def _read(block: types.ContentBlock) -> _Read:
+def make_tool(server: Server, name: str, declared: types.Tool) -> tuple[Tool, list[str]]:
+    """Return the tool for a server's declaration, and what was wrong with the declaration."""
+    schema, check, problems = declared.input_schema, None, list[str]()
     try:
-        return _block(block)
-    except InvalidContent as exc:
-        return _Read(f"({block.type} that can't be shown: {exc})")
-
-
-def _block(block: types.ContentBlock) -> _Read:
-    notes = _annotations(block)
-    if isinstance(block, types.TextContent):
-        if notes is not None and notes.get("audience") == ["user"]:  # not for the model
-            return _Read("", ToolCallContent.text(block.text, annotations=notes))
-        return _Read(block.text)
-    if isinstance(block, types.ImageContent):
-        item = ToolCallContent.image(block.data, block.mime_type)
-        read = _Read(f"(image, {block.mime_type}, {_size(block.data)})", item)
-    elif isinstance(block, types.AudioContent):
-        item = ToolCallContent.audio(block.data, block.mime_type)
-        read = _Read(f"(audio, {block.mime_type}, {_size(block.data)})", item)
-    elif isinstance(block, types.ResourceLink):
-        read = _link(block)
-    else:
-        read = _resource(block.resource)
-    if notes is not None and read.item is not None:
-        read = read._replace(item=msgspec.structs.replace(read.item, annotations=notes))
-    return read
-
-
-def _link(block: types.ResourceLink) -> _Read:
-    item = ToolCallContent.link(
-        block.uri,
-        block.name,
-        title=block.title,
-        description=block.description,
-        mime_type=block.mime_type,
-        size=block.size,
-    )
-    text = f"{block.title or block.name}: {block.uri}"
-    return _Read(f"{text} ({block.description})" if block.description else text, item)
-
-
-def _resource(resource: types.TextResourceContents | types.BlobResourceContents) -> _Read:
-    mime = resource.mime_type
-    if isinstance(resource, types.TextResourceContents):
-        item = ToolCallContent.resource(resource.uri, resource.text, mime)
-        return _Read(f"{resource.uri}:\n{resource.text}", item)
-    try:
-        raw = b64decode(resource.blob, validate=True)
-    except ValueError as exc:
-        raise InvalidContent(f"{resource.uri}: not base64 ({exc})") from None
-    kind = f"{mime}, " if mime else ""
-    item = ToolCallContent.resource(resource.uri, raw, mime)
-    return _Read(f"{resource.uri} ({kind}{len(raw):,} bytes)", item)
-
-
-def _annotations(block: types.ContentBlock) -> JsonObject | None:
-    if block.annotations is None:
-        return None
-    notes: Any = block.annotations.model_dump(by_alias=True, mode="json", exclude_none=True)
-    return notes or None
-
-
-def _size(data: str) -> str:
-    return f"{len(data) * 3 // 4 - data[-2:].count('='):,} bytes"
-
-
-def _places(block: types.ContentBlock) -> Iterator[LinkedFile]:
-    if isinstance(block, types.ResourceLink):
-        place = place_of(block.uri)
-    elif isinstance(block, types.EmbeddedResource):
-        place = place_of(block.resource.uri)
-    else:
-        return
-    if place is not None:
-        yield place
-
-
-def place_of(uri: str) -> LinkedFile | None:
-    """Return the file that a `file://` URI refers to, and the line if it ends with `#L12`."""
-    try:
-        parts = urlsplit(uri)
-    except ValueError:
-        return None
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        return None
-    path = url2pathname(parts.path)
-    if "\0" in path or (not path.startswith("/") and ":" not in path[:3]):
-        return None
-    line = _LINE.match(unquote(parts.fragment))
-    return LinkedFile(Path(path), int(line[1]) or None if line else None)
-
-
-Check = Callable[[JsonValue], str | None]
-
-
-class AdaptedTool(NamedTuple):
-    """A tool, and what was wrong with its declaration."""
-
-    tool: Tool
-    problem: str | None
-
-
-def make_tool(server: Server, name: str, declared: types.Tool) -> AdaptedTool:
-    """Return the tool for a server's declaration, with any problem of the declaration."""
-    schema, wrong = _input_schema(declared)
-    check, wrong_output = _output_check(declared)
-    hints = _hints(declared)
+        compiled(schema)
+    except Unusable as exc:
+        schema = {"type": "object"}
+        problems.append(f"its schema can't be used, so any arguments are let through: {exc}")
+    if declared.output_schema is not None:
+        try:
+            check = compiled(declared.output_schema)
+        except Unusable as exc:
+            problems.append(f"the schema of its output can't be used: {exc}")
+    hints: dict[str, Any] = {}
+    if declared.annotations is not None:
+        hints = declared.annotations.model_dump(by_alias=True, mode="json", exclude_none=True)
+    if declared.title:
+        hints["title"] = declared.title
     is_read_only = server.config.trusted and hints.get("readOnlyHint") is True
 
     async def run(call: Call, arguments: dict[str, Any]) -> ToolResult:
         result = await server.call(declared.name, arguments, _progress_of(call))
-        return _result(call, declared, read_answer(result), check, server.config.name)
+        made = _result(call, declared, result, check)
+        return made.with_metadata("mcp_server", server.config.name)
 
     tool = Tool.from_schema(
         name,
@@ -235,34 +108,8 @@ def make_tool(server: Server, name: str, declared: types.Tool) -> AdaptedTool:
         annotations=hints,
         timeout=server.config.timeout,
     )
-    wrong = wrong or wrong_output
-    return AdaptedTool(tool, f"{server.config}: tool {declared.name!r}: {wrong}" if wrong else None)
-
-
-def _hints(declared: types.Tool) -> dict[str, Any]:
-    hints: dict[str, Any] = {}
-    if declared.annotations is not None:
-        hints = declared.annotations.model_dump(by_alias=True, mode="json", exclude_none=True)
-    return hints | {"title": declared.title} if declared.title else hints
-
-
-def _input_schema(declared: types.Tool) -> tuple[JsonObject, str | None]:
-    try:
-        compiled(declared.input_schema)
-    except Unusable as exc:
-        return {
-            "type": "object"
-        }, f"its schema can't be used, so any arguments are let through: {exc}"
-    return declared.input_schema, None
-
-
-def _output_check(declared: types.Tool) -> tuple[Check | None, str | None]:
-    if declared.output_schema is None:
-        return None, None
-    try:
-        return compiled(declared.output_schema), None
-    except Unusable as exc:
-        return None, f"the schema of its output can't be used: {exc}"
+    where = f"{server.config}: tool {declared.name!r}"
+    return tool, [f"{where}: {problem}" for problem in problems]
 
 
 def _progress_of(call: Call) -> ProgressFnT:
@@ -281,29 +128,101 @@ def _number(value: float | None) -> float | None:
 
 
 def _result(
-    call: Call, declared: types.Tool, answer: McpAnswer, check: Check | None, server: str
+    call: Call, declared: types.Tool, answer: types.CallToolResult, check: Check | None
 ) -> ToolResult:
-    for place in answer.places:
-        if call.workspace.holds(Path(os.path.realpath(place.path))):
-            call.locate(place.path, place.line)
+    blocks = [_converted(block) for block in answer.content]
+    texts = [text for text, _ in blocks if text]
+    structured: Any = answer.structured_content
+    if not texts and structured is not None:
+        texts = [msgspec.json.format(msgspec.json.encode(structured)).decode()]
+    for block in answer.content:
+        _locate(call, block)
+    text = "\n".join(texts)
     if answer.is_error:
-        result = call.error(
-            ExecutionFailed(answer.text or f"{declared.name} failed and did not say why")
-        )
+        message = text or f"{declared.name} failed and did not say why"
+        result = call.error(ExecutionFailed(message))
     else:
-        result = call.success(answer.text)
-    result = result.with_content(*answer.items)
-    result = result.with_metadata("mcp_server", server).with_metadata("mcp_tool", declared.name)
-    if answer.structured is not None:
-        result = result.with_metadata("structured_content", answer.structured)
-    wrong = _wrong(answer, check)
-    return result.with_metadata("structured_content_error", wrong) if wrong else result
+        result = call.success(text)
+    result = result.with_content(*[item for _, item in blocks if item is not None])
+    metadata: JsonObject = {"mcp_tool": declared.name}
+    if structured is not None:
+        metadata["structured_content"] = structured
+    if check is not None and not answer.is_error:
+        wrong = (
+            "there is none, though the tool declares a schema for it"
+            if structured is None
+            else check(structured)
+        )
+        metadata |= {"structured_content_error": wrong} if wrong else {}
+    return result.with_all_metadata(metadata)
 
 
-def _wrong(answer: McpAnswer, check: Check | None) -> str | None:
-    """Return how the structured content violates its declared schema, or None."""
-    if check is None or answer.is_error:
-        return None
-    if answer.structured is None:
-        return "there is none, though the tool declares a schema for it"
-    return check(answer.structured)
+# Blocks: the text of each for the model, and its content for the user
+
+
+def _converted(block: types.ContentBlock) -> tuple[str, ToolCallContent | None]:
+    notes: Any = None
+    if block.annotations is not None:
+        notes = block.annotations.model_dump(by_alias=True, mode="json", exclude_none=True) or None
+    if isinstance(block, types.TextContent):
+        if notes is not None and notes.get("audience") == ["user"]:  # not for the model
+            return "", ToolCallContent.text(block.text, annotations=notes)
+        return block.text, None
+    try:
+        text, item = _block(block)
+    except InvalidContent as exc:
+        return f"({block.type} that can't be shown: {exc})", None
+    if notes is not None:
+        item = msgspec.structs.replace(item, annotations=notes)
+    return text, item
+
+
+def _block(
+    block: types.ImageContent | types.AudioContent | types.ResourceLink | types.EmbeddedResource,
+) -> tuple[str, ToolCallContent]:
+    if isinstance(block, (types.ImageContent, types.AudioContent)):
+        make = ToolCallContent.image if block.type == "image" else ToolCallContent.audio
+        size = len(block.data) * 3 // 4 - block.data[-2:].count("=")
+        item = make(block.data, block.mime_type)
+        return f"({block.type}, {block.mime_type}, {size:,} bytes)", item
+    if isinstance(block, types.ResourceLink):
+        item = ToolCallContent.link(
+            block.uri,
+            block.name,
+            title=block.title,
+            description=block.description,
+            mime_type=block.mime_type,
+            size=block.size,
+        )
+        text = f"{block.title or block.name}: {block.uri}"
+        return f"{text} ({block.description})" if block.description else text, item
+    resource = block.resource
+    mime = resource.mime_type
+    if isinstance(resource, types.TextResourceContents):
+        item = ToolCallContent.resource(resource.uri, resource.text, mime)
+        return f"{resource.uri}:\n{resource.text}", item
+    try:
+        raw = b64decode(resource.blob, validate=True)
+    except ValueError as exc:
+        raise InvalidContent(f"{resource.uri}: not base64 ({exc})") from None
+    kind = f"{mime}, " if mime else ""
+    item = ToolCallContent.resource(resource.uri, raw, mime)
+    return f"{resource.uri} ({kind}{len(raw):,} bytes)", item
+
+
+def _locate(call: Call, block: types.ContentBlock) -> None:
+    """Report the file of the workspace that a block links to, and its line if the link ends with `#L12`."""
+    uri = block.resource.uri if isinstance(block, types.EmbeddedResource) else None
+    uri = block.uri if isinstance(block, types.ResourceLink) else uri
+    try:
+        parts = urlsplit(uri or "")
+    except ValueError:
+        return
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        return
+    path = url2pathname(parts.path)
+    if "\0" in path or not path.startswith("/"):
+        return
+    line = _LINE.match(unquote(parts.fragment))
+    if call.workspace.holds(Path(os.path.realpath(path))):
+        call.locate(Path(path), int(line[1]) or None if line else None)

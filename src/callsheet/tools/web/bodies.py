@@ -1,4 +1,4 @@
-"""Bodies of responses: decompressed within bounds, classified, and decoded in their own encoding."""
+"""Responses and their bodies: decompressed within bounds, classified, and decoded in their own encoding."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 import zlib
 from email.message import Message
 from typing import Any, Literal, TypeAlias
+
+import msgspec
 
 from callsheet.tools.files.text_encoding import image_type
 
@@ -15,6 +17,32 @@ DECODED = ("", "identity", "gzip", "x-gzip", "deflate")
 """The content encodings that can be decoded here."""
 
 _GZIP, _ZLIB, _RAW = 31, 15, -15  # the window bits that select the format for `zlib`
+
+
+class FetchLimits(msgspec.Struct, frozen=True):
+    """How many bytes are read, for how long, and over how many redirects."""
+
+    size: int = 5_000_000
+    seconds: float = 30.0
+    connect_seconds: float = 10.0
+    redirects: int = 10
+
+
+class FetchResponse(msgspec.Struct):
+    """A response, as far as it was received."""
+
+    url: str
+    status: int = 0
+    phrase: str = ""
+    headers: dict[str, str] = {}
+    body: bytearray = msgspec.field(default_factory=bytearray)
+    truncated: bool = False
+    redirects: list[str] = []
+
+    @property
+    def encoding(self) -> str:
+        """How the body is packed."""
+        return self.headers.get("content-encoding", "").strip().lower()
 
 
 class BodyDecoder:
