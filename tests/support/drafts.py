@@ -92,7 +92,6 @@ class Told:
         call: ObservedCall = self._watch.sessions[SESSION].calls[self._key]
         return Known(
             call,
-            self._watch.connection,
             profile_of(self._agent),
             self._describer,
             asked=self._asked,

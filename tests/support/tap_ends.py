@@ -54,7 +54,6 @@ def known_of(talk: Talk, key: str = "a") -> Known:
     assert call is not None
     return Known(
         call=call,
-        connection=watch.connection,
         profile=profile_of(watch.connection.agent),
         describer=Describer("/code"),
         asked=asked,

@@ -21,7 +21,6 @@ from callsheet.observe.model import (
     FINAL,
     Json,
     ObservedCall,
-    ObservedConnection,
     ObservedSession,
     ObservedTurn,
     SeenIds,
@@ -74,35 +73,26 @@ class CallTracker:
         self._ended: deque[tuple[ObservedCall, int]] = deque()
         self._bytes: int = 0
 
-    def begin(
-        self, line: RecordedLine, session: ObservedSession, key: str, connection: ObservedConnection
-    ) -> ObservedCall:
+    def begin(self, line: RecordedLine, session: ObservedSession, key: str) -> ObservedCall:
         """Begin a call, and return it. An earlier call of the same id is forgotten."""
         before = session.calls.get(key)
         call = ObservedCall(key, session, line.number, turn=session.turn, last=line.number)
         call.is_replayed = session.tells_history
         known = self.used.has(session.id, key)
-        call.is_reused = known and _is_reused(session, before, connection)
+        call.is_reused = known and _is_reused(session, before)
         if before is not None:
             call.ended_before = before.ended
-            self.let_go(before, connection)
+            self.let_go(before)
         self.used.add(session.id, key)
         self.count += 1
         session.calls[key] = call
         if session.turn is not None:
             session.turn.calls[key] = call
         if len(session.calls) > KEEP_OPEN:
-            self.let_go(next(iter(session.calls.values())), connection)
+            self.let_go(next(iter(session.calls.values())))
         return call
 
-    def apply(
-        self,
-        call: ObservedCall,
-        kind: str,
-        update: Json,
-        line: RecordedLine,
-        connection: ObservedConnection,
-    ) -> None:
+    def apply(self, call: ObservedCall, kind: str, update: Json, line: RecordedLine) -> None:
         """Apply an update of a call."""
         call.updates += 1
         _count(call, line)
@@ -113,8 +103,8 @@ class CallTracker:
             _append(call, update.get("content"), line)
             return
         note_repetition(call, update, line)
-        self.patch(call, update, line, connection)
-        if call.announced is None and _is_announced(call, kind, update, connection):
+        self.patch(call, update, line)
+        if call.announced is None and _is_announced(call, kind, update):
             self.announce(call, update, line)
 
     def mentioned(self, call: ObservedCall, line: RecordedLine) -> None:
@@ -128,19 +118,18 @@ class CallTracker:
         if call.status is None:
             _move(call, "pending", line)
 
-    def patch(
-        self, call: ObservedCall, update: Json, line: RecordedLine, connection: ObservedConnection
-    ) -> None:
+    def patch(self, call: ObservedCall, update: Json, line: RecordedLine) -> None:
         """Set the fields that an update has. In v2, null clears one."""
+        is_v2 = call.session.connection.is_v2
         for name in _FIELDS:
             if name in update:
-                _set(call, name, update[name], clears=connection.is_v2)
+                _set(call, name, update[name], clears=is_v2)
         if "content" in update:
             note_streaming(call, update)
         if "status" not in update:
             return
         status = text(update["status"])
-        if status is None and update["status"] is None and connection.is_v2:
+        if status is None and update["status"] is None and is_v2:
             status = "pending"
         if status is not None:
             _move(call, status, line)
@@ -148,32 +137,29 @@ class CallTracker:
                 call.ended, call.ended_at = line.number, line.time
                 # A history may have all calls first, and then their results: none may be forgotten yet.
                 if not call.session.is_replaying:
-                    self._note_end(call, connection)
+                    self._note_end(call)
 
-    def replayed(self, session: ObservedSession, connection: ObservedConnection) -> None:
+    def replayed(self, session: ObservedSession) -> None:
         """Note that a session's history was replayed: its ended calls may be forgotten from now on."""
         for call in list(session.calls.values()):
             if call.is_replayed and call.ended is not None:
-                self._note_end(call, connection)
+                self._note_end(call)
 
-    def _note_end(self, call: ObservedCall, connection: ObservedConnection) -> None:
+    def _note_end(self, call: ObservedCall) -> None:
+        """Note that a call has ended, and forget those that ended first, as far as there are too many."""
         self._ended.append((call, call.wire_bytes))
         self._bytes += call.wire_bytes
-        self._tidy(connection)
-
-    def _tidy(self, connection: ObservedConnection) -> None:
-        """Forget the calls that ended first, as far as there are too many."""
         while len(self._ended) > KEEP_ENDED or (self._bytes > KEEP_BYTES and len(self._ended) > 1):
             call, size = self._ended.popleft()
             self._bytes -= size
-            self.let_go(call, connection)
+            self.let_go(call)
 
-    def let_go(self, call: ObservedCall, connection: ObservedConnection) -> None:
+    def let_go(self, call: ObservedCall) -> None:
         """Forget a call, and close it."""
         _remove(call.session.calls, call)
         if call.turn is not None:
             _remove(call.turn.calls, call)
-        self._due.extend(close_call(call, connection, at_the_end=False))
+        self._due.extend(close_call(call, at_the_end=False))
         self.gone.append(call)
 
     def closed(self) -> Iterator[CallClosed | CallLeftOpen]:
@@ -183,9 +169,7 @@ class CallTracker:
             call.questions = []
         self._due, self.gone = [], []
 
-    def left_open(
-        self, turn: ObservedTurn, line: int, connection: ObservedConnection
-    ) -> Iterator[CallClosed | CallLeftOpen]:
+    def left_open(self, turn: ObservedTurn, line: int) -> Iterator[CallClosed | CallLeftOpen]:
         """Yield the events of a turn's end: which of its calls are closed, and which were left open.
 
         A call that began after the next turn was requested may belong to that turn, and is moved to it.
@@ -193,18 +177,16 @@ class CallTracker:
         following = turn.session.turn
         for call in list(turn.calls.values()):
             if call.ended is not None:
-                yield from close_call(call, connection, at_the_end=False)
+                yield from close_call(call, at_the_end=False)
             elif following is not None and call.first > following.begun:
                 call.turn, following.calls[call.id] = following, call
-            elif _must_be_over(call, connection):
+            elif _must_be_over(call):
                 call.is_left = True
-                yield CallLeftOpen(line, connection, call, turn)
+                yield CallLeftOpen(line, call, turn)
         turn.calls = {}
 
 
-def close_call(
-    call: ObservedCall, connection: ObservedConnection, *, at_the_end: bool
-) -> Iterator[CallClosed | CallLeftOpen]:
+def close_call(call: ObservedCall, *, at_the_end: bool) -> Iterator[CallClosed | CallLeftOpen]:
     """Yield the events that close a call, of which nothing more is expected; none if it is closed already."""
     if call.is_judged:
         return
@@ -216,33 +198,28 @@ def close_call(
             call.is_left = True
             turn = call.turn
             line = (turn.ended if turn is not None else None) or call.last
-            yield CallLeftOpen(line, connection, call, turn)
-    yield CallClosed(call.last, connection, call, at_the_end)
+            yield CallLeftOpen(line, call, turn)
+    yield CallClosed(call.last, call, at_the_end)
 
 
-def announces(kind: str, update: Json, connection: ObservedConnection) -> bool:
+def announces(kind: str, update: Json, session: ObservedSession) -> bool:
     """Whether an update looks like the first of a call. v2 has one kind for all."""
     if kind == "tool_call":
         return True
     named = any(name in update for name in ("title", "name", "kind", "rawInput"))
-    return named and kind == "tool_call_update" and connection.is_v2
+    return named and kind == "tool_call_update" and session.connection.is_v2
 
 
-def _is_announced(
-    call: ObservedCall, kind: str, update: Json, connection: ObservedConnection
-) -> bool:
+def _is_announced(call: ObservedCall, kind: str, update: Json) -> bool:
     """Whether an update announces a call. In v2 it may be of one that began before the recording."""
-    if connection.is_v2 and call.session.is_whole:
-        return True
-    return announces(kind, update, connection)
+    session = call.session
+    return (session.connection.is_v2 and session.is_whole) or announces(kind, update, session)
 
 
-def begins_again(
-    call: ObservedCall, kind: str, update: Json, connection: ObservedConnection
-) -> bool:
+def begins_again(call: ObservedCall, kind: str, update: Json) -> bool:
     """Whether an update is about a new call that has the id of one that is known."""
     session = call.session
-    opens = kind == "tool_call" or (kind == "tool_call_update" and connection.is_v2)
+    opens = kind == "tool_call" or (kind == "tool_call_update" and session.connection.is_v2)
     if not opens:
         return kind == "tool_call_update" and _is_described_as_another(call, update)
     if session.tells_history and call.first < (session.asked or 0):
@@ -270,13 +247,11 @@ def _is_described_as_another(call: ObservedCall, update: Json) -> bool:
     )
 
 
-def _is_reused(
-    session: ObservedSession, before: ObservedCall | None, connection: ObservedConnection
-) -> bool:
+def _is_reused(session: ObservedSession, before: ObservedCall | None) -> bool:
     """Whether a new call uses the id of another one. A replayed call is the same one, not another."""
     if session.tells_history:
         return before is not None and before.first > (session.asked or 0)
-    if connection.has_both_ways:
+    if session.connection.has_both_ways:
         return True
     # In the agent's lines alone a replay can't be seen; but within one turn there is none.
     return before is not None and before.turn is not None and before.turn is session.turn
@@ -286,10 +261,9 @@ def _is_late(call: ObservedCall) -> bool:
     return call.turn is not None and call.turn.ended is not None
 
 
-def _must_be_over(call: ObservedCall, connection: ObservedConnection) -> bool:
-    if call.is_background:
-        return False
-    return not connection.is_v2 or call.session.background is not None
+def _must_be_over(call: ObservedCall) -> bool:
+    is_certain = not call.session.connection.is_v2 or call.session.background is not None
+    return is_certain and not call.is_background
 
 
 def _remove(calls: dict[str, ObservedCall], call: ObservedCall) -> None:
@@ -392,11 +366,7 @@ class TerminalTracker:
         return frozenset(found) if isinstance(listed, list) else None
 
     def in_meta(
-        self,
-        line: RecordedLine,
-        connection: ObservedConnection,
-        session: ObservedSession,
-        update: Json,
+        self, line: RecordedLine, session: ObservedSession, update: Json
     ) -> Iterator[TerminalUpdated]:
         """Yield the updates of terminals in a call's `_meta`, where some v1 agents put them."""
         meta = obj(update.get("_meta"))
@@ -407,7 +377,7 @@ class TerminalTracker:
             fields = obj(meta.get(name))
             key = text(fields.get("terminal_id"))
             if key is not None:
-                yield self.updated(line, connection, session, key, fields)
+                yield self.updated(line, session, key, fields)
 
     def ended(self, session: ObservedSession, key: str | None, fields: Json) -> None:
         """Note the exit code of a terminal's command, if there is one."""
@@ -417,12 +387,7 @@ class TerminalTracker:
             call.exit_code = code
 
     def updated(
-        self,
-        line: RecordedLine,
-        connection: ObservedConnection,
-        session: ObservedSession,
-        key: str,
-        update: Json,
+        self, line: RecordedLine, session: ObservedSession, key: str, update: Json
     ) -> TerminalUpdated:
         """Apply an update of a terminal."""
         known, kind = key in session.terminals, update.get("sessionUpdate")
@@ -434,7 +399,7 @@ class TerminalTracker:
                 call.wire_bytes += line.size
             call.output_bytes += len(text(update.get("data")) or "")
             self.ended(session, key, update)
-        return TerminalUpdated(line, connection, session, key, update, known)
+        return TerminalUpdated(line, session, key, update, known)
 
 
 def _note(known: dict[Any, Any], key: Any, value: Any) -> None:

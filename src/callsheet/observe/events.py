@@ -55,15 +55,36 @@ class UnreadableLine(Struct):
     line: RecordedLine
 
 
-class UpdateArrived(Struct):
+class SessionEvent(Struct):
+    """Anything that is about a session."""
+
+    line: RecordedLine
+    session: ObservedSession
+
+    @property
+    def connection(self) -> ObservedConnection:
+        """What both sides agreed on."""
+        return self.session.connection
+
+
+class CallEvent(Struct):
+    """The end of a call, or of the time that it had for that."""
+
+    line: int
+    call: ObservedCall
+
+    @property
+    def connection(self) -> ObservedConnection:
+        """What both sides agreed on."""
+        return self.call.session.connection
+
+
+class UpdateArrived(SessionEvent):
     """An update of a call, before it is applied: `call` is what was known before, None if it is new.
 
     `kind` is the update's `sessionUpdate`: `tool_call`, `tool_call_update` or `tool_call_content_chunk`.
     """
 
-    line: RecordedLine
-    connection: ObservedConnection
-    session: ObservedSession
     call_id: str
     call: ObservedCall | None
     kind: str
@@ -74,21 +95,15 @@ class UpdateArrived(Struct):
     """The other session in which a call of this id is open, if nothing announces it in this one."""
 
 
-class CallBegan(Struct):
+class CallBegan(SessionEvent):
     """A call is mentioned for the first time, by an update or by an approval request."""
 
-    line: RecordedLine
-    connection: ObservedConnection
-    session: ObservedSession
     call: ObservedCall
 
 
-class UpdateApplied(Struct):
+class UpdateApplied(SessionEvent):
     """The same update after it was applied: `call` is what is known now."""
 
-    line: RecordedLine
-    connection: ObservedConnection
-    session: ObservedSession
     call: ObservedCall
     kind: str
     update: Json
@@ -96,31 +111,22 @@ class UpdateApplied(Struct):
     """Whether it is the call's first update, and no approval request has announced it, as in v2."""
 
 
-class UnopenedSession(Struct):
+class UnopenedSession(SessionEvent):
     """The first update or approval request of a session that nobody has opened."""
 
-    line: RecordedLine
-    connection: ObservedConnection
-    session: ObservedSession
     opening: int | None
     """The line of a request for a session that is still pending."""
 
 
-class SessionUpdated(Struct):
+class SessionUpdated(SessionEvent):
     """An update of a session that is not about calls or terminals."""
 
-    line: RecordedLine
-    connection: ObservedConnection
-    session: ObservedSession
     update: Json
 
 
-class TerminalUpdated(Struct):
+class TerminalUpdated(SessionEvent):
     """An update that is about a terminal."""
 
-    line: RecordedLine
-    connection: ObservedConnection
-    session: ObservedSession
     terminal_id: str
     update: Json
     is_known: bool
@@ -150,24 +156,18 @@ class TurnEnded(Struct):
     turn: ObservedTurn
 
 
-class CallLeftOpen(Struct):
+class CallLeftOpen(CallEvent):
     """A call is open where it should have ended: its turn has ended, or its history was replayed."""
 
-    line: int
-    connection: ObservedConnection
-    call: ObservedCall
     turn: ObservedTurn | None
 
 
-class CallClosed(Struct):
+class CallClosed(CallEvent):
     """Nothing more is expected of a call: it has ended and its turn has, or the recording has.
 
     `line` is the last that was about it.
     """
 
-    line: int
-    connection: ObservedConnection
-    call: ObservedCall
     at_the_end: bool
     """Whether it is closed only because the recording has ended."""
 

@@ -140,6 +140,7 @@ class ObservedSession(Struct, eq=False):
     """A session. `asked` and `opened` are the lines of its request and its response, if present."""
 
     id: str
+    connection: ObservedConnection
     asked: int | None = None
     opened: int | None = None
     is_replaying: bool = False

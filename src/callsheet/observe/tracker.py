@@ -95,6 +95,10 @@ class Tracker:
         """The number of calls so far."""
         return self._calls.count
 
+    def sender_of(self, message: Json) -> Sender | None:
+        """Return who has sent a message, by what was sent before; None if that is uncertain."""
+        return self._requests.sender(message, obj(message.get("params")))
+
     def feed(self, line: RecordedLine) -> Iterator[Any]:
         """Apply a line, and yield its events.
 
@@ -110,7 +114,7 @@ class Tracker:
                 self._message_lost()
             return
         params = obj(message.get("params"))
-        sender = line.sender or self._requests.sender(message, params)
+        sender = line.sender or self.sender_of(message)
         if sender == "client":
             self.connection.has_both_ways = True
         event = self._requests.seen(line, message, sender, self.connection, params)
@@ -142,7 +146,7 @@ class Tracker:
     def _end_all(self) -> Iterator[Any]:
         for session in self._sessions:
             for call in list(session.calls.values()):
-                yield from close_call(call, self.connection, at_the_end=True)
+                yield from close_call(call, at_the_end=True)
 
     # Requests and notifications
 
@@ -195,7 +199,7 @@ class Tracker:
             session.opened = 0  # it was opened before the recording began
         if method == "session/prompt":
             session.is_loaded = False
-            self._turns.prompted(line, rpc_id(message.get("id")), session, self.connection)
+            self._turns.prompted(line, rpc_id(message.get("id")), session)
         elif method == "session/cancel":
             self._turns.cancelled(line, session)
 
@@ -235,12 +239,12 @@ class Tracker:
             call = self._begin_call(line, session, key)
             call.is_asked_first = True
             question.turn = session.turn
-            yield CallBegan(line, self.connection, session, call)
+            yield CallBegan(line, session, call)
         question.call = call
         call.questions.append(question)
         self._calls.mentioned(call, line)
         if self.connection.is_v2 and question.tool_call:  # v2: it is an update, and may announce
-            self._calls.patch(call, question.tool_call, line, self.connection)
+            self._calls.patch(call, question.tool_call, line)
             if call.announced is None:
                 self._calls.announce(call, question.tool_call, line)
 
@@ -310,16 +314,16 @@ class Tracker:
         was, session.is_replaying = session.is_replaying, False
         if was:
             session.is_loaded = session.opened != 0
-            self._calls.replayed(session, self.connection)
+            self._calls.replayed(session)
         if not was or self.connection.is_v2:
             return
         for call in session.calls.values():
             if call.is_replayed and call.ended is None and not call.is_left:
                 call.is_left = True
-                yield CallLeftOpen(line.number, self.connection, call, None)
+                yield CallLeftOpen(line.number, call, None)
 
     def _prompt_answered(self, line: RecordedLine, key: Any, message: Json) -> Iterator[Any]:
-        turn = self._turns.answered(key, message, self.connection)
+        turn = self._turns.answered(key, message)
         reason = obj(message.get("result")).get("stopReason")
         if turn is None and reason is not None:
             # The prompt was not recorded: if just one implied turn is open, the response is its end.
@@ -340,7 +344,7 @@ class Tracker:
     def _end_turn(self, line: RecordedLine, turn: ObservedTurn, reason: Any) -> Iterator[Any]:
         self._turns.over(line, turn, reason)
         yield TurnEnded(line, self.connection, turn)
-        yield from self._calls.left_open(turn, line.number, self.connection)
+        yield from self._calls.left_open(turn, line.number)
 
     # Updates
 
@@ -359,10 +363,10 @@ class Tracker:
         elif kind in TERMINALS:
             terminal = text(fields.get("terminalId"))
             if terminal is not None:
-                yield self._terminals.updated(line, self.connection, session, terminal, fields)
+                yield self._terminals.updated(line, session, terminal, fields)
         else:
-            self._sessions.note_child(line, session, fields, self.connection)
-            yield SessionUpdated(line, self.connection, session, fields)
+            self._sessions.note_child(line, session, fields)
+            yield SessionUpdated(line, session, fields)
             yield from self._turn_activity(line, session, kind, fields)
 
     def _first_of_unopened(self, line: RecordedLine, session: ObservedSession) -> Iterator[Any]:
@@ -370,7 +374,7 @@ class Tracker:
         if session.is_known or session.updates:
             return
         opening = pending_opening(self._requests.asked)
-        yield UnopenedSession(line, self.connection, session, opening)
+        yield UnopenedSession(line, session, opening)
 
     def _turn_activity(
         self, line: RecordedLine, session: ObservedSession, kind: str, update: Json
@@ -395,27 +399,25 @@ class Tracker:
             return
         call = session.calls.get(key)
         known = call is not None or self._calls.used.has(session.id, key)
-        may_open = known or announces(kind, update, self.connection)
+        may_open = known or announces(kind, update, session)
         elsewhere = None if may_open else self._sessions.elsewhere(session, key)
-        yield UpdateArrived(
-            line, self.connection, session, key, call, kind, update, known, elsewhere
-        )
+        yield UpdateArrived(line, session, key, call, kind, update, known, elsewhere)
         if elsewhere is not None:
             return  # the call is another session's
         if call is None and known and kind != "tool_call" and not session.is_replaying:
             return  # the call was forgotten long ago
-        if call is None or begins_again(call, kind, update, self.connection):
+        if call is None or begins_again(call, kind, update):
             call = self._begin_call(line, session, key)
-            yield CallBegan(line, self.connection, session, call)
+            yield CallBegan(line, session, call)
         elif call.ended is not None and kind == "tool_call_update":
             call = meant_by(call, update) or call
         is_first = call.updates == 0 and call.announced is None
-        self._calls.apply(call, kind, update, line, self.connection)
+        self._calls.apply(call, kind, update, line)
         self._terminals.shown(call, update)
-        self._sessions.note_child(line, session, update, self.connection)
-        yield UpdateApplied(line, self.connection, session, call, kind, update, is_first)
+        self._sessions.note_child(line, session, update)
+        yield UpdateApplied(line, session, call, kind, update, is_first)
         note_files(session, call, line.number)
-        yield from self._terminals.in_meta(line, self.connection, session, update)
+        yield from self._terminals.in_meta(line, session, update)
 
     def _begin_call(self, line: RecordedLine, session: ObservedSession, key: str) -> ObservedCall:
         # Where prompts may be missing from the recording, a call outside of a turn implies one.
@@ -425,7 +427,7 @@ class Tracker:
             session.turn = ObservedTurn(session, line.number, is_implied=True)
         if session.turn is not None:
             session.turn.is_active = True
-        return self._calls.begin(line, session, key, self.connection)
+        return self._calls.begin(line, session, key)
 
     def _session(self, value: Any) -> ObservedSession | None:
         return self._sessions.of(value, self.connection)

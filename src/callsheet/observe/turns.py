@@ -35,13 +35,11 @@ class TurnTracker:
     def __init__(self) -> None:
         self._asked: dict[Key, ObservedTurn] = {}
 
-    def prompted(
-        self, line: RecordedLine, key: Key, session: ObservedSession, connection: ObservedConnection
-    ) -> None:
+    def prompted(self, line: RecordedLine, key: Key, session: ObservedSession) -> None:
         """Note that the client has sent a prompt."""
         now = session.turn
         if now is not None and not now.is_implied:
-            if connection.is_v2:
+            if session.connection.is_v2:
                 return  # it joins the turn
             turn = ObservedTurn(session, line.number, key, overlaps=now)
             session.queue.append(turn)
@@ -51,15 +49,13 @@ class TurnTracker:
             self._drop(next(iter(self._asked)))
         self._asked[key] = turn
 
-    def answered(
-        self, key: Key, message: Json, connection: ObservedConnection
-    ) -> ObservedTurn | None:
+    def answered(self, key: Key, message: Json) -> ObservedTurn | None:
         """Return the turn that ends by a response to a prompt."""
         turn = self._asked.pop(key, None)
         if turn is None:
             return None
         failed = "error" in message
-        if connection.is_v2:
+        if turn.session.connection.is_v2:
             if failed and not turn.is_active and turn.session.turn is turn:
                 turn.session.turn = None
             return None
@@ -136,12 +132,12 @@ class SessionTracker:
             return None
         session = self.by_id.get(key)
         if session is None:
-            session = self.by_id[key] = ObservedSession(key)
+            session = self.by_id[key] = ObservedSession(key, connection)
             if self._used.has("", key):
                 session.opened = 0  # it was forgotten, and must not count as never opened
             self._used.add("", key)
             if len(self.by_id) > MOST_SESSIONS:
-                self._let_go_of_one(connection)
+                self._let_go_of_one()
         return session
 
     def elsewhere(self, session: ObservedSession, call_id: str) -> str | None:
@@ -157,22 +153,14 @@ class SessionTracker:
                 return other.id
         return None
 
-    def note_child(
-        self,
-        line: RecordedLine,
-        session: ObservedSession,
-        update: Json,
-        connection: ObservedConnection,
-    ) -> None:
+    def note_child(self, line: RecordedLine, session: ObservedSession, update: Json) -> None:
         """Note the session of a subagent, from a call's `_meta` or from an update of its own."""
         if update.get("sessionUpdate") == "subagent_update":
             key, cwd = update.get("sessionId"), text(update.get("cwd"))
         else:
-            key, cwd = (
-                obj(obj(update.get("_meta")).get("subagent_session_info")).get("session_id"),
-                None,
-            )
-        child = self.of(key, connection)
+            info = obj(obj(update.get("_meta")).get("subagent_session_info"))
+            key, cwd = info.get("session_id"), None
+        child = self.of(key, session.connection)
         if child is not None and not child.is_known:
             child.opened, child.cwd = line.number, cwd or session.cwd
 
@@ -182,10 +170,10 @@ class SessionTracker:
             session.let_go()
         self.by_id = {}
 
-    def _let_go_of_one(self, connection: ObservedConnection) -> None:
+    def _let_go_of_one(self) -> None:
         others = list(self)[:-1]
         session = next((one for one in others if one.turn is None), others[0])
         for call in list(session.calls.values()):
-            self._calls.let_go(call, connection)
+            self._calls.let_go(call)
         session.let_go()
         del self.by_id[session.id]

@@ -11,8 +11,6 @@ from typing import Any, BinaryIO
 import msgspec
 
 from callsheet.observe.lines import Direction, RecordedLine, Sender, encode_line, read_lines
-from callsheet.observe.model import obj, rpc_id, text
-from callsheet.observe.rpc import RequestTracker
 from callsheet.runtime.spill_store import SpillStore
 from callsheet.tap.context import TapSettings
 from callsheet.tap.passthrough import parse_line
@@ -47,7 +45,6 @@ class Repairs:
         self.faults: list[str] = []
         tap = Context(settings, self.account, spill=spill)
         self._pipeline: Pipeline = Pipeline(tap, self.faults.append)
-        self._requests: RequestTracker = RequestTracker()
         self._now: float = 0.0
         self._is_wrapped: bool = False
         self._passed: int = 0
@@ -71,7 +68,7 @@ class Repairs:
         if line.time is not None:
             yield from self._until(line.time)
             self._now = max(self._now, line.time)
-        sender = line.sender or self._sender(line, message)
+        sender = line.sender or self._pipeline.sender_of(message)
         if sender is None:
             yield from self._asked()
             yield self._pipeline.for_recording(line.raw + b"\n")
@@ -106,17 +103,6 @@ class Repairs:
 
     def _wrapped(self, way: Sender, line: bytes) -> bytes:
         return b"".join(encode_line(self._now, _DIRECTIONS[way], line.rstrip(b"\n")))
-
-    def _sender(self, line: RecordedLine, message: dict[str, Any]) -> Sender | None:
-        params = obj(message.get("params"))
-        sender = self._requests.sender(message, params)
-        method = text(message.get("method"))
-        if sender is not None and method is not None and "id" in message:
-            self._requests.ask(sender, rpc_id(message["id"]), method, params, line)
-        elif sender is not None and "id" in message:
-            asker: Sender = "client" if sender == "agent" else "agent"
-            self._requests.asked.pop((asker, rpc_id(message["id"])), None)
-        return sender
 
     def _until(self, time: float | None) -> Iterator[bytes]:
         """Do everything that is due before a time, or all that will ever be due if it is None."""

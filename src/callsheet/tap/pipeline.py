@@ -308,6 +308,10 @@ class Pipeline:
         known = self._tracker.sessions.get(session)
         return (known.cwd if known is not None else None) or ""
 
+    def sender_of(self, message: Json) -> Sender | None:
+        """Return who has sent a message of a recording that does not state it, if that is certain."""
+        return self._tracker.sender_of(message)
+
     def for_recording(self, line: bytes) -> bytes:
         """Return a line of either side as it is recorded: without secrets, also where they are needed."""
         message = parse_line(line)
@@ -323,7 +327,7 @@ class Pipeline:
         if found is None or found.session is not session:
             self._drop(session.id, now)
             found = self._sessions[session.id] = TappedSession(
-                session, self._connection, self._peer(), self._tap, self._requests.release_about
+                session, self._peer(), self._tap, self._requests.release_about
             )
             if len(self._sessions) > FEW:
                 for key, other in list(self._sessions.items()):

@@ -23,7 +23,6 @@ from callsheet.observe.model import (
     ApprovalRequest,
     Json,
     ObservedCall,
-    ObservedConnection,
     ObservedSession,
     ObservedTurn,
     many,
@@ -70,7 +69,6 @@ class TappedSession:
     def __init__(
         self,
         session: ObservedSession,
-        connection: ObservedConnection,
         peer: Peer,
         tap: Context,
         before_end: Callable[[TappedCall, float], None],
@@ -78,7 +76,6 @@ class TappedSession:
         self.session: ObservedSession = session
         self.waits: Waits = Waits()
         self._tap: Context = tap
-        self._connection: ObservedConnection = connection
         phrases = LocalPhrases(tap.describer(None))
         sanitizer = self._sanitizer = tap.sanitizer(phrases, Faults(strict=False))
         self._reports: Reports = Reports(session, peer, tap, sanitizer, phrases, self.waits)
@@ -102,6 +99,10 @@ class TappedSession:
         """The ids of its calls."""
         return self._reports.ids
 
+    @property
+    def _is_v2(self) -> bool:
+        return self.session.connection.is_v2
+
     # What the agent reports
 
     def updated(self, call: ObservedCall, kind: str, update: Json, now: float) -> None:
@@ -121,7 +122,7 @@ class TappedSession:
         if kind == "tool_call_content_chunk":
             self._appended(mine, update, now)
             return
-        if mine.report is None and kind != "tool_call" and not self._connection.is_v2:
+        if mine.report is None and kind != "tool_call" and not self._is_v2:
             mine.repaired.add("announcement")
         self._sync(mine, update, now)
 
@@ -139,7 +140,7 @@ class TappedSession:
         if mine.report is None:
             mine.repaired.add("announcement")
         self._wait_no_more(mine)
-        if not self._connection.is_v2:  # where it is an update of the call
+        if not self._is_v2:  # where it is an update of the call
             mine.newer = {name: question.tool_call.get(name) for name in _IN_REQUESTS}
             mine.is_open_again |= self._draft(mine).status in FINAL
         self._sync(mine, question.tool_call, now)
@@ -147,7 +148,7 @@ class TappedSession:
 
     def is_blind(self, mine: TappedCall, question: ApprovalRequest) -> bool:
         """Whether nothing is known of what the user would approve. In v2, the request itself shows it."""
-        return not self._connection.is_v2 and is_blind(mine, question)
+        return not self._is_v2 and is_blind(mine, question)
 
     def request(
         self, mine: TappedCall, question: ApprovalRequest, message: Json, now: float
@@ -160,7 +161,7 @@ class TappedSession:
         content = (*report.content, *[item for item in also if item not in report.content])
         whole_input = report.raw_input if mine.whole_input is None else mine.whole_input
         shown = self._reports.shown(replace(report, content=content, raw_input=whole_input))
-        made = complete_request(message, shown, self._clean, is_v2=self._connection.is_v2)
+        made = complete_request(message, shown, self._clean, is_v2=self._is_v2)
         if made is not None and not shows_the_same(made, question.tool_call):
             mine.repaired.add("question")
         return made
@@ -248,7 +249,7 @@ class TappedSession:
         self.release(now)
         for mine in list(self._reports.calls.values()):
             call = mine.call
-            if call.turn is None and not self._connection.is_v2:
+            if call.turn is None and not self._is_v2:
                 is_left = not call.is_replayed
             else:
                 is_left = mine.is_open_again and call.turn in (turn, None)
@@ -333,8 +334,7 @@ class TappedSession:
             self._make_room(call.id, now)
             mine = self._open[call] = self._named[call.id] = TappedCall(
                 call=call,
-                connection=self._connection,
-                profile=profile_of(self._connection.agent),
+                profile=profile_of(self.session.connection.agent),
                 describer=self._describer,
                 id=self._reports.ids.new(call.id),
                 since=now,

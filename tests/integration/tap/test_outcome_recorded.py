@@ -37,7 +37,6 @@ def told(path: Path) -> list[tuple[CallClosed, CallDraft]]:
     def put_right(call: ObservedCall, connection: ObservedConnection) -> None:
         known = Known(
             call=call,
-            connection=connection,
             profile=profile_of(connection.agent),
             describer=describer,
             asked=asked.get(id(call), {}),

@@ -256,7 +256,7 @@ def kept(tap: Tapped) -> list[tuple[str, str]]:
         del session, cwd
         found.append((record.report.tool_call_id, record.report.status.value))
 
-    tap.pipeline._tap.keep = keep  # pyright: ignore[reportPrivateUsage]
+    tap.pipeline._tap.store = keep  # pyright: ignore[reportPrivateUsage]
     return found
 
 

@@ -9,36 +9,26 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.resources import files
 from typing import Any
 
 from callsheet.check.finding import CHECKS, CheckRule
-from callsheet.check.rules import (
-    clients,
-    completeness,
-    completeness_files,
-    lifecycle,
-    order,
-    recording,
-    safety,
-    schema,
-    size,
-)
 from callsheet.observe.model import obj
 from callsheet.observe.tracker import CALLS
 
-MODULES = (
-    clients,
-    completeness,
-    completeness_files,
-    lifecycle,
-    order,
-    recording,
-    safety,
-    schema,
-    size,
-)
-"""Those that have rules. Importing them registers their functions in `CHECKS`."""
+for _name in [
+    "clients",
+    "completeness",
+    "completeness_files",
+    "lifecycle",
+    "order",
+    "recording",
+    "safety",
+    "schema",
+    "size",
+]:
+    import_module(f"{__name__}.{_name}")  # which registers its functions in `CHECKS`
 
 
 def _load() -> Iterator[CheckRule]:

@@ -58,7 +58,6 @@ class Known(Struct, eq=False):
 
     call: ObservedCall
     """As it was reported: `call.fields` by ACP's names, in the agent's version, secrets and all."""
-    connection: ObservedConnection
     profile: Profile
     describer: Describer
     asked: Json = field(default_factory=dict[str, Any])
@@ -77,6 +76,11 @@ class Known(Struct, eq=False):
     """The session's directory; empty if it is unknown."""
     status: str | None = None
     """The status to assume instead of the reported one, if any."""
+
+    @property
+    def connection(self) -> ObservedConnection:
+        """What client and agent agreed on."""
+        return self.call.session.connection
 
 
 class CallDraft(Struct, eq=False):
