@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, cast
 
 from msgspec import Struct
@@ -29,7 +29,7 @@ from callsheet.describe.i18n import DECIMAL_COMMA, catalogue, pick_locale
 from callsheet.describe.paths import Locations, PathContext, distinct, linked
 from callsheet.describe.shapes import TEXT_WIDTH, DescriptionDraft
 from callsheet.describe.shapes.search import show_url
-from callsheet.describe.shell.display import say_command
+from callsheet.describe.shell.display import show_command
 from callsheet.describe.titles import ELLIPSIS, Redact, cut, fit
 from callsheet.report.fields import Kind, ToolCallLocation
 
@@ -72,7 +72,7 @@ class Describer:
 
     `cwd` is the session's directory, `roots` are its other workspace directories, `home` the user's.
     `locale` is a language (`pick_locale` finds the environment's). `redact` takes secrets out of a text; it
-    runs on what is about to be cut or mended for a title, since a cut could leave half a secret.
+    runs on what is about to be cut for a title, since a cut could leave half a secret.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Describer:
         draft = plan.shape(arguments, self.workspace)
         if kind is title is locations is annotations is plan.label is None:
             found = inferred_kind(plan, draft, arguments)
-            return Description(found, self._said(draft), draft.locations)
+            return Description(found, self._rendered(draft), draft.locations)
         return Description(
             declared_kind(kind) or inferred_kind(plan, draft, arguments, annotations),
             self._title(name, plan, draft, title, arguments, annotations),
@@ -156,9 +156,9 @@ class Describer:
         self, plan: ToolPlan, draft: DescriptionDraft, annotations: Annotations | None
     ) -> str:
         if plan.label is None:
-            return self._said(draft)
+            return self._rendered(draft)
         if draft.values and draft.message:
-            text = self._said(draft)
+            text = self._rendered(draft)
         else:
             own = annotations.get("title") if annotations else None
             text = fit(own, TITLE_WIDTH) if isinstance(own, str) else ""
@@ -202,7 +202,7 @@ class Describer:
                 found.append(place)
         return found
 
-    def _said(self, draft: DescriptionDraft) -> str:
+    def _rendered(self, draft: DescriptionDraft) -> str:
         template = self._texts.get(draft.message)
         if template is None:
             values = draft.values
@@ -244,28 +244,14 @@ def _bounded(title: str) -> str:
 
 def fill(template: str, arguments: Arguments, workspace: PathContext) -> str:
     """Put arguments into a template. Never raises; `{{` and `}}` are braces."""
-    return "".join(
-        [
-            _value(piece, arguments, workspace) if is_name else piece
-            for piece, is_name in _pieces(template)
-        ]
-    )
 
+    def value(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0][0]
+        name = match[1].partition("!")[0].partition(":")[0].strip()
+        return _value(name, arguments, workspace)
 
-@lru_cache(maxsize=1024)
-def _pieces(template: str) -> tuple[tuple[str, bool], ...]:
-    """Cut a template into texts and names."""
-    pieces: list[tuple[str, bool]] = []
-    at = 0
-    for match in _ARGUMENT.finditer(template):
-        pieces.append((template[at : match.start()], False))
-        name = match[1]
-        if name is None:
-            pieces.append((match[0][0], False))
-        else:
-            pieces.append((name.partition("!")[0].partition(":")[0].strip(), True))
-        at = match.end()
-    return (*pieces, (template[at:], False))
+    return _ARGUMENT.sub(value, template)
 
 
 def _value(name: str, arguments: Arguments, workspace: PathContext) -> str:
@@ -277,8 +263,8 @@ def _value(name: str, arguments: Arguments, workspace: PathContext) -> str:
             is_file = value[:5].lower() == "file:"
             return workspace.place(value)[0] if is_file else show_url(value, workspace)
         if name in ("command", "cmd"):
-            return say_command(value, TEXT_WIDTH, workspace)
-        return workspace.say(value, TEXT_WIDTH)
+            return show_command(value, TEXT_WIDTH, workspace)
+        return workspace.shorten(value, TEXT_WIDTH)
     return _plain(value, workspace)
 
 
@@ -302,5 +288,5 @@ def _plain(value: object, workspace: PathContext) -> str:
     if isinstance(value, list) and value:
         items = cast(list[object], value)[:8]
         if all(isinstance(item, (str, int, float)) for item in items):
-            return workspace.say(", ".join(map(str, items)), TEXT_WIDTH) or ELLIPSIS
+            return workspace.shorten(", ".join(map(str, items)), TEXT_WIDTH) or ELLIPSIS
     return ELLIPSIS

@@ -122,7 +122,7 @@ class PathContext:
         """Return the location that a path names, or None if it is no path."""
         return self.place(text, line, base)[1]
 
-    def say(self, text: str, width: int, line_break: str = " ") -> str:
+    def shorten(self, text: str, width: int, line_break: str = " ") -> str:
         """Return a text of the input as a title shows it: clean, on one line, of bounded width."""
         if len(text) <= width and text.isascii() and text.isprintable() and "  " not in text:
             return text.strip()
@@ -139,13 +139,13 @@ class PathContext:
             return "", None
         path, own_line = self.resolve(text, base)
         if path is None:
-            return self.say(text, width), None
+            return self.shorten(text, width), None
         try:
             outside = None if self.is_inside(path) else OUTSIDE
             location = ToolCallLocation(path, own_line if line is None else line, outside)
         except InvalidLocation:
             location = None
-        return self.say(self.show(path), width), location
+        return self.shorten(self.show(path), width), location
 
     def resolve(self, text: str, base: str | None = None) -> tuple[str | None, int | None]:
         """Return the absolute, normal path that a text names, and the line that it has: `a.py:12`."""

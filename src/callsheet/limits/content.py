@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, cast
 import msgspec
 from msgspec.structs import replace
 
-from callsheet.limits.text import Phrases, bound_text, say, size_of, text_fits
+from callsheet.limits.text import Phrases, bound_text, localized, size_of, text_fits
 from callsheet.limits.truncation import LINK_ROOM, Cut, Spill
 from callsheet.limits.values import Member, share_out
 from callsheet.report.content import (
@@ -82,7 +82,7 @@ def bound_content(
     low = min(_ITEM, limit // 4)
     sizes = [item_size(item) for item in items]
     members = [Member(size, min(size, low), _COMMA) for size in sizes]
-    notice = TextContent(say(phrases, "items_cut", count=len(items)))
+    notice = TextContent(localized(phrases, "items_cut", count=len(items)))
     linked = limit >= 4 * LINK_ROOM
     spare = item_size(notice) + _COMMA + (LINK_ROOM if linked else 0)
     shares = share_out(members, limit - 2, spare)
@@ -96,7 +96,7 @@ def bound_content(
                 cuts.append(
                     Cut(field=FIELD, kept_bytes=0, spill=_spill_of(gone), item=index, at=at)
                 )
-                out.append(TextContent(say(phrases, "items_cut", count=len(gone))))
+                out.append(TextContent(localized(phrases, "items_cut", count=len(gone))))
                 gone = []
         elif sizes[index] <= share:
             out.append(item)
@@ -148,7 +148,9 @@ def _cut_text(
 def _named(spill: Spill, room: int, phrases: Phrases, uri: str | None = None) -> _Shown:
     """Replace an item that can't be cut by a link to its address, if it has one, or a notice."""
     mime_type, total = spill.mime_type, len(spill.data)
-    shown: ToolCallContent = TextContent(say(phrases, "data_cut", mime=mime_type, bytes=total))
+    shown: ToolCallContent = TextContent(
+        localized(phrases, "data_cut", mime=mime_type, bytes=total)
+    )
     if item_size(shown) > room:
         shown = TextContent(cast("str", bound_text(shown.text, room - _BLOCK).value))
     if uri is not None:
@@ -235,6 +237,7 @@ PRINTED = frozenset(
 
 _DEEPEST = 5
 _LONGEST_LIST = 256
+_LEAST = {str: SHORTEST, dict: 1, list: 1}
 
 
 def without_repeats(raw: JsonValue, content: tuple[ToolCallContent, ...]) -> JsonValue:
@@ -272,6 +275,8 @@ def _without(
         return raw
     out = raw
     for key, value in raw.items() if kind is dict else enumerate(raw):
+        if type(value) not in _LEAST or len(value) < _LEAST[type(value)]:
+            continue  # nearly all are too small to be worth a look
         printable = key in PRINTED if kind is dict else known
         fresh = _without(value, printed, others, depth - 1, printable)
         if fresh is not value:

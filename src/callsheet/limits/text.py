@@ -49,7 +49,7 @@ _SINGULAR: dict[str, str] = {
 _COUNTED = {"text_cut": "bytes", "lines_cut": "lines", "items_cut": "count", "keys_cut": "count"}
 
 
-def say(phrases: Phrases, key: str, **values: int | str) -> str:
+def localized(phrases: Phrases, key: str, **values: int | str) -> str:
     """Return the phrase for a key."""
     return (phrases or english)(key, **values)
 
@@ -233,8 +233,8 @@ def _line_end_after(text: str, at: int) -> int:
 
 def _notice(phrases: Phrases, gone_bytes: int, gone_lines: int) -> str:
     if gone_lines:
-        return say(phrases, "lines_cut", bytes=gone_bytes, lines=gone_lines)
-    return say(phrases, "text_cut", bytes=gone_bytes)
+        return localized(phrases, "lines_cut", bytes=gone_bytes, lines=gone_lines)
+    return localized(phrases, "text_cut", bytes=gone_bytes)
 
 
 def _escaped_size(text: str) -> int:

@@ -35,7 +35,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from callsheet.limits.text import ELLIPSIS, SMALLEST, Phrases, say, size_of
+from callsheet.limits.text import ELLIPSIS, SMALLEST, WIDEST, Phrases, localized, size_of
 from callsheet.limits.values import bound_value, free_key
 from callsheet.report.json import MAX_DEPTH, MAX_INT_BITS, JsonObject, JsonValue
 
@@ -46,6 +46,9 @@ MAX_ITEMS = 1_000_000
 """Members of lists and objects, at any depth, that a value has at most. It bounds the time."""
 
 _INT_END = 1 << 64
+_LONGEST_SCALAR = 28
+"""Bytes that a number (of 64 bits), true, false or null takes at most, with what stands around it."""
+
 _MOST_STEPS = 6
 _KEY_DEPTH = 4
 
@@ -58,6 +61,8 @@ def jsonsafe(
     phrases: Phrases = None,
 ) -> JsonValue:
     """Return a JSON value for any value, nested and sized within limits. Clean ones come back as they are."""
+    if type(value) is dict and max_depth > 0 and _is_flat_and_small(value, max_bytes):
+        return value
     deepest, limit = min(max_depth, MAX_DEPTH), max(max_bytes, SMALLEST)
     for depth in (deepest, deepest // 4, 1):  # near the end of the stack, less must do
         try:
@@ -66,6 +71,24 @@ def jsonsafe(
         except Exception:  # noqa: BLE001 - whatever it is, a report goes on
             continue
     return ELLIPSIS if limit >= size_of(ELLIPSIS) else ""
+
+
+def _is_flat_and_small(fields: dict[Any, Any], room: int) -> bool:
+    """See quickly what is nearly always so: a few fields of plain text and numbers."""
+    try:
+        for key, item in fields.items():
+            kind = type(item)
+            if type(key) is not str or not key.isascii():
+                return False
+            if kind is str and item.isascii():
+                room -= (len(key) + len(item) + 2) * WIDEST
+            elif kind is bool or item is None or (kind is int and -_INT_END < item < _INT_END):
+                room -= len(key) * WIDEST + _LONGEST_SCALAR
+            else:
+                return False
+    except RuntimeError:  # another thread changes it
+        return False
+    return room > SMALLEST
 
 
 def fix_text(text: str) -> str:
@@ -103,12 +126,12 @@ class _Copy:
         if kind is float:
             return value if isfinite(value) else _NOT_FINITE[str(value)]
         if id(value) in self.open:
-            return say(self.phrases, "cycle")
+            return localized(self.phrases, "cycle")
         self.open.add(id(value))
         try:
             if kind is dict or kind is list:
                 if depth <= 0:
-                    return say(self.phrases, "too_deep")
+                    return localized(self.phrases, "too_deep")
                 return self._object(value, depth) if kind is dict else self._list(value, depth)
             plainer = step(value, max(self.room, 0)) if steps else name_of(kind)
             self.room += 1
@@ -136,7 +159,9 @@ class _Copy:
         same = True
         for item in items:
             if self.room < 0 or self.items < 0:
-                out.append(say(self.phrases, "items_cut", count=max(len(items) - len(out), 1)))
+                out.append(
+                    localized(self.phrases, "items_cut", count=max(len(items) - len(out), 1))
+                )
                 return out
             copy = self.of(item, depth - 1)
             out.append(copy)
@@ -149,7 +174,9 @@ class _Copy:
         same = True
         for key, item in list(fields.items()):  # a list: another thread may change the dict
             if self.room < 0 or self.items < 0:
-                out[free_key(out)] = say(self.phrases, "keys_cut", count=len(fields) - len(out))
+                out[free_key(out)] = localized(
+                    self.phrases, "keys_cut", count=len(fields) - len(out)
+                )
                 return out
             name = key if type(key) is str and key.isascii() else self._key(key)
             self.room -= len(name)

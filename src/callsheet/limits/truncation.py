@@ -19,7 +19,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from callsheet.limits.text import WIDEST, Phrases, cut_before, fitting_head, say, size_of
+from callsheet.limits.text import WIDEST, Phrases, cut_before, fitting_head, localized, size_of
 from callsheet.report.content import ResourceLink, ToolCallContent
 from callsheet.report.json import JsonObject, JsonValue
 
@@ -155,7 +155,7 @@ def file_uri(path: str) -> str:
 
 
 def _link(cut: Cut, path: str, phrases: Phrases) -> ResourceLink | None:
-    name = say(phrases, "link_name", field=cut.field, bytes=cut.total_bytes)
+    name = localized(phrases, "link_name", field=cut.field, bytes=cut.total_bytes)
     mime_type = cut.spill.mime_type
     link = ResourceLink(file_uri(path), name, None, None, mime_type, cut.total_bytes)
     return link if size_of(link) <= LINK_ROOM - 64 else None

@@ -23,7 +23,7 @@ from callsheet.limits.text import (
     Bounded,
     Phrases,
     bound_text,
-    say,
+    localized,
     size_of,
     text_fits,
 )
@@ -123,7 +123,7 @@ def _shrink_members(
         # Of an object's own members each is shown, however little; elsewhere a part must be of use.
         low = _TINY if is_object and depth == 0 else max(_TINY, min(1024, room // 8))
         members = [_member(key, item, low, is_object) for key, item in pairs]
-        notice = _member(mark, say(phrases, phrase, count=len(pairs)), 0, is_object)
+        notice = _member(mark, localized(phrases, phrase, count=len(pairs)), 0, is_object)
         spare = notice.size + notice.beside
         shares = share_out(members, room - _BRACKETS, spare, keep_all=is_object)
     kept = [
@@ -135,7 +135,7 @@ def _shrink_members(
     shown = kept.copy()
     if gone:
         at = len(kept) if is_object else shares.index(None)
-        shown.insert(at, (mark, say(phrases, phrase, count=gone)))
+        shown.insert(at, (mark, localized(phrases, phrase, count=gone)))
     for found in (shown, kept):
         cut = dict(found) if is_object else [item for _, item in found]
         if size_of(cut) <= room:

@@ -9,7 +9,7 @@ whole texts and for streams: a pair whose value may go on beyond the end is `ope
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from callsheet.redaction import fields
@@ -53,29 +53,17 @@ _GAP = rb"(?:[ \t]|\x1b\[[0-9;]*m)*"
 _NAME = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
 
 
-def _any_case(word: str) -> bytes:
-    letters = (f"[{c.lower()}{c.upper()}]" if c.isalpha() else re.escape(c) for c in word)
-    return "".join(letters).encode()
+_WORD = "(?i:{}{})".format(
+    "|".join(WORDS),
+    "".join(f"|(?:{'|'.join(before)})[_. -]?{word}" for word, before in BEFORE.items()),
+).encode()
 
-
-def _either(words: Iterable[str]) -> bytes:
-    return b"(?:" + b"|".join(map(_any_case, words)) + b")"
-
-
-_WORD = (
-    _either(WORDS)[:-1]
-    + b"".join(
-        b"|" + _either(before) + b"[_. -]?" + _any_case(word) for word, before in BEFORE.items()
-    )
-    + b")"
-)
-
-_TELLING = re.compile(_WORD[:-1] + rb"|[Aa][Uu][Tt][Hh])")
+_TELLING = re.compile(_WORD + rb"|(?i:auth)")
 
 ASSIGNED = (
     rb"(?:"
     + _WORD
-    + rb"[A-Za-z0-9_.-]{0,40}|[Aa][Uu][Tt][Hh])"
+    + rb"[A-Za-z0-9_.-]{0,40}|(?i:auth))"
     + rb"""(?:\\{0,3}["'`])?\]?[ \t\x1b\[0-9;m]{0,24}(?:[=:]|%3[AaDd])"""
 )
 """Where an assignment may be. It begins with the secret word."""
@@ -89,8 +77,7 @@ SET = fields.SET_BEGUN + _WORD + rb"[A-Za-z0-9_.-]{0,20}[ \t]"
 FLAGGED = rb"-[A-Za-z0-9_.-]{0,40}" + _WORD + rb"""[A-Za-z0-9_.-]{0,20}[ \t]"""
 """Where a flag with a value after a space may be. It begins with a dash."""
 
-HEADERS = (b"authorization", b"cookie")
-HEADED = b"(?:" + b"|".join(_any_case(word.decode()) for word in HEADERS) + rb""")[^\n:]{0,80}:"""
+HEADED = rb"(?i:authorization|cookie)[^\n:]{0,80}:"
 """Where a header may be."""
 
 _JOINT = re.compile(

@@ -340,24 +340,10 @@ def _of_rule(rule: RuleMatcher) -> Iterator[bytes]:
             form = b"(?i:%s)" if rule.rule.ignore_case else b"%s"
             begun = form % re.escape(literal)
             if rule.rule.open != "block":
-                begun += _rest(rule, literal) + _at_least(goes_on, 0)
+                # Common words begin as some literals do; they would be held back again and again.
+                least = _WORDLIKE - len(literal) if _is_wordlike(literal) else 0
+                begun += _at_least(goes_on, least)
             yield begun
-
-
-def _rest(rule: RuleMatcher, literal: bytes) -> bytes:
-    """Return what must follow a literal, lest common words that begin so are held back."""
-    if not _is_wordlike(literal):
-        return b""
-    least = _WORDLIKE - len(literal)
-    source = rule.rule.pattern.encode()
-    follows = _FOLLOWS.match(source, len(literal)) if source.startswith(literal) else None
-    if follows is not None and int(follows["least"]) >= least:
-        return b"%b{%d}" % (follows["letters"], least)
-    return OPEN[rule.rule.open].pattern.removesuffix(b"*") + b"{%d}" % max(0, least)
-
-
-_FOLLOWS = re.compile(rb"(?P<letters>\[[A-Za-z0-9-]+\])\{(?P<least>\d+)")
-"""In a pattern: so many of some letters."""
 
 
 def _begins_in_literal(rule: RuleMatcher) -> bool:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet.limits.limits import bound_text, bound_value
-from callsheet.limits.text import bound_line, english, say, size_of
+from callsheet.limits.text import bound_line, english, localized, size_of
 from callsheet.limits.to_json import jsonsafe
 from callsheet.limits.truncation import SMALLEST_PAGE, TextPage, page, pages
 from callsheet.report.json import freeze
@@ -176,7 +176,7 @@ def test_every_phrase_has_a_singular() -> None:
     assert english("text_cut", bytes=1) == "… 1 byte left out …"
     assert english("lines_cut", bytes=9, lines=1) == "… 9 bytes (1 line) left out …"
     assert english("items_cut", count=1) == "… 1 item left out …"
-    assert say(None, "keys_cut", count=1234) == "… 1,234 keys left out …"
+    assert localized(None, "keys_cut", count=1234) == "… 1,234 keys left out …"
 
 
 # Values

@@ -53,7 +53,7 @@ def quoting(
         text = text_of(arguments, names)
         if not text:
             return DescriptionDraft(bare)
-        return DescriptionDraft(message, {value: workspace.say(text, width)})
+        return DescriptionDraft(message, {value: workspace.shorten(text, width)})
 
     return quoted
 

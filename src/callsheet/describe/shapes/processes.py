@@ -18,7 +18,7 @@ from callsheet.describe.shapes import (
     Shape,
     fixed,
 )
-from callsheet.describe.shell.display import say_command
+from callsheet.describe.shell.display import show_command
 from callsheet.describe.shell.judge import File, files_read, text_of_command
 from callsheet.describe.titles import LINE_BREAK
 from callsheet.report.fields import ToolCallLocation, ToolKind
@@ -62,7 +62,7 @@ def _run(
 ) -> DescriptionDraft:
     if not command.strip():
         return DescriptionDraft(_RUN_BARE)
-    return DescriptionDraft(_RUN, {"command": say_command(command, width, workspace)}, locations)
+    return DescriptionDraft(_RUN, {"command": show_command(command, width, workspace)}, locations)
 
 
 def _command_of(arguments: Arguments) -> str:
@@ -89,7 +89,7 @@ def code(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     text = text_of(arguments, _CODE)
     if not text:
         return DescriptionDraft(N_("Running code"))
-    return DescriptionDraft(_RUN, {"command": workspace.say(text, COMMAND_WIDTH, LINE_BREAK)})
+    return DescriptionDraft(_RUN, {"command": workspace.shorten(text, COMMAND_WIDTH, LINE_BREAK)})
 
 
 def _about_process(message: str, bare: str) -> Shape:
@@ -99,7 +99,7 @@ def _about_process(message: str, bare: str) -> Shape:
         name = first(arguments, _PROCESS)
         if name is None or not isinstance(name, (str, int)):
             return DescriptionDraft(bare)
-        return DescriptionDraft(message, {"process": workspace.say(str(name), NAME_WIDTH)})
+        return DescriptionDraft(message, {"process": workspace.shorten(str(name), NAME_WIDTH)})
 
     return named
 

@@ -47,10 +47,10 @@ def _seeking(keys: tuple[str, ...], alone: str, inside: str, bare: str) -> Shape
         locations = some(location)
         if not pattern:
             return DescriptionDraft(bare, {}, locations)
-        values: dict[str, str | int] = {"pattern": workspace.say(pattern, PATTERN_WIDTH)}
+        values: dict[str, str | int] = {"pattern": workspace.shorten(pattern, PATTERN_WIDTH)}
         if not shown or shown == ".":
             narrowed = text_of(arguments, _NARROWED)
-            shown = workspace.say(narrowed, HALF_PATH_WIDTH) if narrowed != pattern else ""
+            shown = workspace.shorten(narrowed, HALF_PATH_WIDTH) if narrowed != pattern else ""
         if not shown:
             return DescriptionDraft(alone, values, locations)
         return DescriptionDraft(inside, {**values, "path": shown}, locations)
@@ -108,9 +108,11 @@ def show_url(url: str, workspace: PathContext) -> str:
     """Return a URL in its readable form: no scheme, no fragment, and never a user's name or password."""
     match = _SHOWN_URL.match(url.strip())
     if match is None:
-        return workspace.say(url, TEXT_WIDTH)
+        return workspace.shorten(url, TEXT_WIDTH)
     place = match[1].rstrip("/") if not match[2] else match[1]
-    return workspace.say(f"{place}{match[2] or ''}", TEXT_WIDTH) or workspace.say(url, TEXT_WIDTH)
+    return workspace.shorten(f"{place}{match[2] or ''}", TEXT_WIDTH) or workspace.shorten(
+        url, TEXT_WIDTH
+    )
 
 
 def resource(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
@@ -119,7 +121,7 @@ def resource(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     if not uri:
         return DescriptionDraft(N_("Reading a resource"))
     location = workspace.locate(uri) if uri[:5].lower() == "file:" else None
-    values: dict[str, str | int] = {"uri": workspace.say(uri, TEXT_WIDTH)}
+    values: dict[str, str | int] = {"uri": workspace.shorten(uri, TEXT_WIDTH)}
     return DescriptionDraft(N_("Reading the resource {uri}"), values, some(location))
 
 
@@ -130,7 +132,7 @@ def language_server(arguments: Arguments, workspace: PathContext) -> Description
     if not path or not operation:
         return DescriptionDraft(_SEARCH_BARE)
     shown, location = workspace.place(path, to_line(arguments.get("line")))
-    said = workspace.say(operation, PATTERN_WIDTH)
+    said = workspace.shorten(operation, PATTERN_WIDTH)
     return DescriptionDraft(
         "{operation}: {path}", {"operation": said, "path": shown}, some(location)
     )

@@ -83,7 +83,7 @@ def ask(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     if not question.strip():
         return DescriptionDraft(N_("Asking a question"))
     return DescriptionDraft(
-        N_("Asking: {question}"), {"question": workspace.say(question, TEXT_WIDTH)}
+        N_("Asking: {question}"), {"question": workspace.shorten(question, TEXT_WIDTH)}
     )
 
 

@@ -38,7 +38,7 @@ class Part(NamedTuple):
     text: str
 
 
-def say_command(command: str, limit: int, workspace: PathContext) -> str:
+def show_command(command: str, limit: int, workspace: PathContext) -> str:
     """Return a command on one line of at most `limit` columns, without hiding a part that may do harm."""
     if (
         len(command) <= limit

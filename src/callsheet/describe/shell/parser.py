@@ -45,19 +45,18 @@ _GLOB = re.compile(r"[*?\[]").search
 _HARMLESS_TARGETS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))
 
 
-def split(command: str) -> list[Simple]:
+def split(command: str, lexer: _Lexer | None = None) -> list[Simple]:
     """Return the simple commands of a line, in order, or raise `Unsure`."""
     if len(command) > MAX_COMMAND or "\0" in command or "\r" in command:
         raise Unsure
-    return list(_Lexer(command).commands())
+    return list((lexer or _Lexer(command)).commands())
 
 
 def sole(command: str) -> Simple:
     """Return the words of a command that is one program with its arguments, or raise `Unsure`."""
-    if len(command) > MAX_COMMAND or "\0" in command or "\r" in command:
-        raise Unsure
-    found = list(_SoleLexer(command.strip()).commands())
-    if len(found) != 1:
+    lexer = _Lexer(command.strip())
+    found = split(command.strip(), lexer)
+    if len(found) != 1 or lexer.operators:
         raise Unsure
     return found[0]
 
@@ -68,6 +67,8 @@ class _Lexer:
     def __init__(self, text: str) -> None:
         self.text: str = text
         self.at: int = 0
+        self.operators: int = 0
+        """How many operators and redirections were met."""
 
     def peek(self, count: int = 1) -> str:
         return self.text[self.at : self.at + count]
@@ -110,6 +111,7 @@ class _Lexer:
 
     def operator(self) -> None:
         """Step over `;`, `|`, `||`, `&&` or a line break. A single `&` goes to the background."""
+        self.operators += 1
         two = self.peek(2)
         if two in ("&&", "||", "|&"):
             self.at += 2
@@ -127,6 +129,7 @@ class _Lexer:
         return True
 
     def redirection(self, words: Simple) -> None:
+        self.operators += 1
         if self.peek(2) in ("<(", ">(", "<>") or (self.peek(2) == "<<" and self.peek(3) != "<<<"):
             raise Unsure
         writes = self.text[self.at] == ">"
@@ -220,14 +223,3 @@ class _Lexer:
             parts.append(char)
         self.at += 1
         return "".join(parts), sure
-
-
-class _SoleLexer(_Lexer):
-    """Takes nothing but words: no operator, no redirection."""
-
-    def operator(self) -> None:
-        raise Unsure
-
-    def redirection(self, words: Simple) -> None:
-        del words
-        raise Unsure
