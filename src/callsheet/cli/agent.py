@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from callsheet.agent.startup import PERMISSIONS, BadStart, Options, start
+from callsheet.agent.startup import PERMISSIONS, Options, start
 from callsheet.cli.options import (
     locale_option,
     protocol_option,
@@ -15,6 +15,7 @@ from callsheet.cli.options import (
 )
 from callsheet.cli.settings import use_rules_or_exit
 from callsheet.cli.start import history_factory
+from callsheet.report.errors import CallsheetError
 
 if TYPE_CHECKING:
     from callsheet.tools.permissions import Mode
@@ -57,5 +58,5 @@ def command(
             version, mode, locale, tools_file, script, handler, history_factory(history)
         )
         return start(options)
-    except BadStart as exc:
+    except CallsheetError as exc:
         raise click.UsageError(str(exc)) from None

@@ -79,10 +79,10 @@ def command(
     arguments = arguments_from(pairs, given, tool.schema)
 
     # Imported here, so that --help and mistakes are answered without them.
-    from callsheet.cli.run_tool import CallPlan, is_off, run
+    from callsheet.cli.run_tool import CallPlan, run
     from callsheet.cli.settings import use_rules_or_exit
 
-    if history is not None and not is_off(history):
+    if history is not None:
         _check_url(history)
     _check_arguments(tool, arguments)
     where = str(Path(cwd).absolute())

@@ -29,7 +29,7 @@ from callsheet.check.runner import (
     named,
     why,
 )
-from callsheet.cli.check_output import CardWriter, ProgressBar, TextWriter, explain, show_rules
+from callsheet.cli.check_output import CardWriter, TextWriter, explain, show_rules
 from callsheet.cli.output import Page, replacing, visible
 from callsheet.cli.settings import use_rules_or_exit
 
@@ -109,19 +109,14 @@ def command(
     wants_card = card or ("text" if summary else None)
     _refuse(paths, rules, form, wants_card, baseline, update_baseline)
     known = read_baseline(baseline, may_be_new=update_baseline) if baseline else None
-    bar = ProgressBar()
     writer = _writer(form, rules, wants_card, show_all, has_baseline=known is not None)
-    try:
-        outcome = check_all(
-            find(list(paths), sys.stdin.buffer),
-            rules,
-            [writer],
-            baseline=known,
-            fingerprints=form == "sarif",
-            opened=bar.opened,
-        )
-    finally:
-        bar.clear()
+    outcome = check_all(
+        find(list(paths), sys.stdin.buffer),
+        rules,
+        [writer],
+        baseline=known,
+        fingerprints=form == "sarif",
+    )
     writer.close(outcome)
     for problem in outcome.problems:
         click.echo(f"callsheet: {visible(problem.path)}: {problem.message}", err=True)

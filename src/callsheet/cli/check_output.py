@@ -1,4 +1,4 @@
-"""The text output of `callsheet check`: findings, the score card, rules, and a progress bar.
+"""The text output of `callsheet check`: findings, the score card, and rules.
 
 Findings are grouped by recording and call. What repeats is folded: of each rule, the findings of a few calls
 are written out, and the others are counted. The formats for machines are in `callsheet.check`.
@@ -6,62 +6,35 @@ are written out, and the others are counted. The formats for machines are in `ca
 
 from __future__ import annotations
 
-import os
 import sys
-from typing import TYPE_CHECKING, BinaryIO
+from collections import Counter
 
 from msgspec import Struct, field
 
 from callsheet.check.finding import SEVERITIES, CheckRule, Finding, shown
 from callsheet.check.output import CheckedRecording, CheckOutcome, FindingWriter, count, totals
-from callsheet.check.runner import RecordingSource
 from callsheet.check.scorecard import HEADS, Scorecard, markdown, rows
 from callsheet.cli.output import Page, new_table, visible
 from callsheet.observe.model import ObservedCall, text
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
 STYLES = {"error": "bold red", "warning": "yellow", "advice": "cyan"}
 
 SHOWN = 3
 """Calls of a recording for which one rule's findings are written out; more are only counted."""
 
-MOST_COUNTED = 100_000
-"""Calls that are counted one by one. Memory must not grow with the recording."""
-
 TOOLS = 8
 LONGEST_TITLE = 70
-
-LARGE = 20_000_000
-"""Bytes of a recording from which reading it takes long enough for a progress bar."""
 
 Key = tuple[str | None, str | None]
 """A call: its session and its id."""
 
 
-class _WrittenFinding(Struct):
-    """A finding that is written out, and how many more of its rule there are in the same call."""
-
-    finding: Finding
-    more: int = 0
-    last: int = 0
-
-
 class _Group(Struct):
-    """What is written out of one call."""
+    """What is written out of one call, and of each rule how many more findings there are in it."""
 
     title: str = ""
-    shown: dict[str, list[_WrittenFinding]] = field(
-        default_factory=dict[str, list[_WrittenFinding]]
-    )
-
-
-class _Folded(Struct):
-    """What is not written out of one rule."""
-
-    findings: int = 0
-    calls: set[int] = field(default_factory=set[int])
+    findings: list[Finding] = field(default_factory=list[Finding])
+    more: Counter[str] = field(default_factory=Counter[str])
 
 
 class TextWriter:
@@ -74,13 +47,13 @@ class TextWriter:
         self._explained: set[str] = set()
         self._has_folded: bool = False
         self._groups: dict[Key, _Group] = {}
-        self._shown: dict[str, int] = {}
-        self._folded: dict[str, _Folded] = {}
+        self._shown: Counter[str] = Counter()
+        self._folded: Counter[str] = Counter()
 
     def begin(self, path: str) -> None:
         """Forget the last recording."""
         del path
-        self._groups, self._shown, self._folded = {}, {}, {}
+        self._groups, self._shown, self._folded = {}, Counter(), Counter()
 
     def found(self, finding: Finding, title: str, fingerprint: str) -> None:
         """Store a finding to be written out, or count it."""
@@ -89,21 +62,13 @@ class TextWriter:
         group = self._groups.get(key)
         if group is not None and title:
             group.title = title
-        kept = group.shown.get(rule) if group is not None else None
-        if kept and not self._all:
-            kept[-1].more += 1
-            kept[-1].last = finding.line
-            return
-        number = self._shown.get(rule, 0)
-        if number >= SHOWN and not self._all:
-            folded = self._folded.setdefault(rule, _Folded())
-            folded.findings += 1
-            if len(folded.calls) < MOST_COUNTED:
-                folded.calls.add(hash(key))
-            return
-        self._shown[rule] = number + 1
-        group = self._groups.setdefault(key, _Group(title))
-        group.shown.setdefault(rule, []).append(_WrittenFinding(finding))
+        if not self._all and group and any(one.rule == rule for one in group.findings):
+            group.more[rule] += 1
+        elif not self._all and self._shown[rule] >= SHOWN:
+            self._folded[rule] += 1
+        else:
+            self._shown[rule] += 1
+            self._groups.setdefault(key, _Group(title)).findings.append(finding)
 
     def over(self, call: ObservedCall) -> None:
         """Store the last title of a call, which is the most informative."""
@@ -117,9 +82,13 @@ class TextWriter:
         if not self._groups:
             return
         self._head(recording)
-        for key, group in sorted(self._groups.items(), key=lambda item: _first(item[1])):
+        for key, group in sorted(
+            self._groups.items(), key=lambda item: min(one.line for one in item[1].findings)
+        ):
             self._group(key, group)
-        self._write_folded()
+        for rule, number in sorted(self._folded.items()):
+            self._has_folded = True
+            self._page.line((f"… and {number:,} more of {rule} in other calls", "dim"), indent=2)
         self._page.blank()
 
     def close(self, outcome: CheckOutcome) -> None:
@@ -148,12 +117,10 @@ class TextWriter:
         else:
             name = f"session {visible(session)}" if session else "the recording"
             self._page.line((name, "bold"), indent=2)
-        found = [kept for of_rule in group.shown.values() for kept in of_rule]
-        for kept in sorted(found, key=lambda kept: kept.finding.line):
-            self._finding(kept)
+        for finding in sorted(group.findings, key=lambda finding: finding.line):
+            self._finding(finding, group.more[finding.rule])
 
-    def _finding(self, kept: _WrittenFinding) -> None:
-        finding = kept.finding
+    def _finding(self, finding: Finding, more: int) -> None:
         style = STYLES[finding.severity]
         place = f"{visible(finding.field)}: " if finding.field else ""
         self._page.line(
@@ -165,27 +132,12 @@ class TextWriter:
             indent=4,
             hang=4,
         )
-        if kept.more:
-            self._page.line(
-                (f"… and {kept.more:,} more in this call, the last on line {kept.last}", "dim"),
-                indent=8,
-            )
+        if more:
+            self._page.line((f"… and {more:,} more in this call", "dim"), indent=8)
         if finding.rule not in self._explained:
             self._explained.add(finding.rule)
             fix = self._rules[finding.rule].fix if finding.rule in self._rules else ""
             self._page.line(("fix: ", "green"), (fix, ""), indent=8, hang=5)
-
-    def _write_folded(self) -> None:
-        for rule, folded in sorted(self._folded.items()):
-            self._has_folded = True
-            is_all = len(folded.calls) < MOST_COUNTED
-            calls = count(len(folded.calls), "other call") if is_all else "very many calls"
-            more = f"… and {folded.findings:,} more of {rule} in {calls}"
-            self._page.line((more, "dim"), indent=2, hang=2)
-
-
-def _first(group: _Group) -> int:
-    return min(kept.finding.line for found in group.shown.values() for kept in found)
 
 
 # The score card
@@ -266,51 +218,3 @@ def explain(page: Page, rules: tuple[CheckRule, ...]) -> None:
             page.line(("Example:", "bold"))
             for line in rule.example.splitlines():
                 page.line((line, "dim"), indent=2, hang=2)
-
-
-# Progress
-
-
-class ProgressBar:
-    """Shows on stderr how far a large recording is read, and leaves nothing behind."""
-
-    def __init__(self) -> None:
-        is_dumb = os.environ.get("TERM", "") in ("", "dumb", "unknown")
-        self._is_seen: bool = sys.stderr.isatty() and not is_dumb
-        self._progress: Progress | None = None
-
-    def opened(self, source: RecordingSource, stream: BinaryIO) -> BinaryIO:
-        """Begin a bar, if there is much to read, and return a stream that advances it."""
-        self.clear()
-        if not self._is_seen or (source.size < LARGE and source.path != "-"):
-            return stream
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-            TransferSpeedColumn,
-        )
-
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        name = visible(source.path)
-        short = name if len(name) <= 30 else f"…{name[-29:]}"
-        self._progress.start()
-        task = self._progress.add_task(short, total=source.size or None)
-        return self._progress.wrap_file(stream, task_id=task)
-
-    def clear(self) -> None:
-        """Remove the bar."""
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = None

@@ -16,7 +16,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 import click
 
@@ -24,18 +24,19 @@ from callsheet.acp.peer import Peer
 from callsheet.cli.cards.board import TICK, Board, board_for
 from callsheet.cli.output import visible
 from callsheet.cli.signals import StopSignals
+from callsheet.cli.start import history_factory
 from callsheet.limits.limits import ROOMY, SAFE
+from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonObject
 from callsheet.runtime.clock import new_call_id
 from callsheet.runtime.permission import Question
 from callsheet.runtime.sanitizer import GuardSettings
 from callsheet.runtime.sinks import PipeSink, Sink
-from callsheet.tools.errors import NotPermitted, ToolError
+from callsheet.tools.errors import NotPermitted
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Session
 from callsheet.tools.stdio_guard import OwnStdio, own_stdio
 from callsheet.tools.tool import Tool
-from callsheet.tools.workspace import Workspace
 
 if TYPE_CHECKING:
     from callsheet.history import History
@@ -124,20 +125,19 @@ class Runner:
         if history is not None:
             await history.flush(HISTORY_PATIENCE / 2)
             await history.close(HISTORY_PATIENCE / 4)
-        return self._exit_code(result, session.workspace)
+        return self._exit_code(result)
 
-    def _exit_code(self, result: ToolResult | None, workspace: Workspace) -> int:
+    def _exit_code(self, result: ToolResult | None) -> int:
         if self._signals.number is not None:
             return self._signals.exit_code
         if result is None or self._lost is not None:
             if self._lost:
                 click.echo(f"callsheet: {self._lost}", err=True)
             return 1
-        denied = result.metadata.get("error_code") == NotPermitted.code
-        if denied and not can_ask(self._stdin) and self._goes_outside(workspace):
+        if result.metadata.get("error_code") == NotPermitted.code and not can_ask(self._stdin):
             click.echo(
-                "callsheet: nobody can be asked here: run it on a terminal, "
-                "or let --cwd name a directory that holds the path",
+                "callsheet: nobody can be asked here: for what is outside of --cwd, run it on a "
+                "terminal, or let --cwd name a directory that holds the path",
                 err=True,
             )
         return 0 if result.success else 1
@@ -187,16 +187,6 @@ class Runner:
         if self._task is not None:
             self._task.cancel()
 
-    def _goes_outside(self, workspace: Workspace) -> bool:
-        for path in self._plan.tool.paths:
-            given = self._plan.arguments.get(path.name)
-            with suppress(ToolError):
-                if isinstance(given, str) and not workspace.holds(
-                    workspace.find(given, entry=path.entry)
-                ):
-                    return True
-        return False
-
 
 # Showing
 
@@ -209,7 +199,7 @@ class CardSink:
         self.peer: Peer | None = board.peer
         self._lost: Callable[[OSError], None] = lost
         self._is_lost: bool = False
-        self._others: CapturedOutput | None = None
+        self._read_others: Callable[[], str] | None = None
 
     def send(self, items: deque[Any]) -> None:
         """Show lines, below what others wrote before."""
@@ -232,12 +222,12 @@ class CardSink:
         if not self.board.draws or not os.isatty(2):
             yield
             return
-        with CapturedOutput() as self._others:
+        with captured_output() as self._read_others:
             yield
         self._show_others()
 
     def _show_others(self) -> None:
-        if self._others is not None and (text := self._others.read()):
+        if self._read_others is not None and (text := self._read_others()):
             self._try(lambda: self.board.note(text))
 
     def _try(self, show: Callable[[], object]) -> None:
@@ -250,38 +240,38 @@ class CardSink:
             self._lost(exc)
 
 
-class CapturedOutput:
+@contextmanager
+def captured_output() -> Generator[Callable[[], str]]:
     """Capture what is written to descriptors 1 and 2, which the tool's children share.
 
     It goes into a temporary file, not a pipe: writers must not wait for us if the tool blocks the event loop,
     which would have to read the pipe.
+
+    Yields:
+        A function that returns the lines that were written since; afterwards, also one that is not complete.
     """
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - read until the last of it is shown
+    position, is_over = 0, False
 
-    def __enter__(self) -> CapturedOutput:
-        """Replace the descriptors."""
-        self._file: IO[bytes] = tempfile.TemporaryFile()
-        self._position: int = 0
-        self._is_over: bool = False
-        self._saved: list[int] = [os.dup(1), os.dup(2)]
-        for fd in (1, 2):
-            os.dup2(self._file.fileno(), fd)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Restore the descriptors."""
-        self._is_over = True
-        for fd, saved in zip((1, 2), self._saved, strict=True):
-            os.dup2(saved, fd)
-            os.close(saved)
-
-    def read(self) -> str:
-        """Return the lines that were written since; at the end, also one that is not complete."""
-        size = os.fstat(self._file.fileno()).st_size - self._position
-        data = os.pread(self._file.fileno(), size, self._position)
-        if not self._is_over:
+    def read() -> str:
+        nonlocal position
+        size = os.fstat(file.fileno()).st_size - position
+        data = os.pread(file.fileno(), size, position)
+        if not is_over:
             data = data[: data.rfind(b"\n") + 1]
-        self._position += len(data)
+        position += len(data)
         return data.removesuffix(b"\n").decode(errors="replace")
+
+    saved = [os.dup(1), os.dup(2)]
+    for fd in (1, 2):
+        os.dup2(file.fileno(), fd)
+    try:
+        yield read
+    finally:
+        is_over = True
+        for fd, old in zip((1, 2), saved, strict=True):
+            os.dup2(old, fd)
+            os.close(old)
 
 
 @contextmanager
@@ -382,32 +372,16 @@ def _discard_typed(stdin: int) -> None:
 
 def open_history(plan: CallPlan) -> History | None:
     """Return the history that stores the call, if any. A mistake is reported, and does not stop the call."""
-    if is_off(plan.history):
-        return None
-    # Imported here: these take a while, and a call that is not stored does not need them.
-    from callsheet.cli.settings import history_settings
-    from callsheet.history import History
     from callsheet.history.store_errors import sentence
-    from callsheet.report.errors import CallsheetError
-    from callsheet.runtime.spill_store import SpillStore, default_directory
 
     try:
-        url, keep = history_settings(plan.history, cwd=plan.cwd)
-        if url is None:
-            return None
-        spills = SpillStore(default_directory())
-        return History(url, keep=keep, notify=_warn, forget_spills=spills.forget)
+        factory = history_factory(plan.history, cwd=plan.cwd)
+        return None if factory is None else factory()
     except CallsheetError as exc:
         _warn(f"{sentence(exc)} Nothing is kept.")
     except ImportError as exc:
         _warn(f"it needs {exc.name or exc}, which is not installed. Nothing is kept.")
     return None
-
-
-def is_off(flag: str | None) -> bool:
-    """Return whether the flag or the environment turns the history off."""
-    value = flag if flag is not None else os.environ.get("CALLSHEET_HISTORY")
-    return value is not None and value.strip().lower() == "off"
 
 
 def _warn(text: str) -> None:

@@ -78,34 +78,34 @@ def _agent_command(arguments: Sequence[str]) -> list[str]:
 
 def serve() -> int | None:
     """Run `callsheet agent` as it is without options; None if the settings are wrong, which click reports."""
-    from callsheet.agent.startup import BadStart, Options, start
-    from callsheet.cli.settings import BadSettings, use_rules
+    from callsheet.agent.startup import Options, start
+    from callsheet.cli.settings import use_rules
+    from callsheet.report.errors import CallsheetError
 
     try:
         use_rules()
         options = Options(history=history_factory())
-    except (BadStart, BadSettings):
+    except CallsheetError:
         return None
     return start(options)
 
 
-def history_factory(flag: str | None = None) -> Callable[[], History] | None:
+def history_factory(
+    flag: str | None = None, *, cwd: str | os.PathLike[str] = "."
+) -> Callable[[], History] | None:
     """Return what makes the history, or None if none is to be written. It is made when first needed.
 
     Args:
         flag: The value of `--history`; else the environment and the settings files decide.
+        cwd: The directory whose project may have a history of its own.
 
     Raises:
-        BadStart: The URL or a settings file is wrong.
+        BadUrl: The URL is wrong.
+        BadSettings: A settings file is.
     """
-    from callsheet.agent.startup import BadStart
     from callsheet.cli.settings import history_settings
-    from callsheet.report.errors import CallsheetError
 
-    try:
-        url, keep = history_settings(flag)
-    except CallsheetError as exc:
-        raise BadStart("--history", str(exc)) from None
+    url, keep = history_settings(flag, cwd=cwd)
     if url is None:
         return None
 

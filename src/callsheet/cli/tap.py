@@ -14,6 +14,7 @@ import click
 from callsheet.cli.options import locale_option, record_history_option
 from callsheet.cli.settings import use_rules_or_exit
 from callsheet.cli.start import StartedAgent, history_factory
+from callsheet.report.errors import CallsheetError
 from callsheet.tap.context import TapSettings
 from callsheet.tap.live import say, tap
 from callsheet.tap.stats import Account, table
@@ -36,17 +37,6 @@ def repair_options(command: _C) -> _C:
     return reduce(lambda made, option: option(made), reversed(options), command)
 
 
-def _refuse_protocol_to(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    """Refuse a removed option, and explain what to do instead: editors' settings may still have it."""
-    del context, option
-    if value is not None:
-        raise click.UsageError(
-            "--protocol-to was removed: the tap no longer translates between versions of ACP. "
-            "Leave it out, and start the agent in the version that the editor speaks; "
-            "the tap speaks 1 and 2, whichever they agree on."
-        )
-
-
 @click.command("tap", context_settings={"max_content_width": 100, "allow_interspersed_args": False})
 @record_history_option
 @click.option(
@@ -56,12 +46,6 @@ def _refuse_protocol_to(context: click.Context, option: click.Parameter, value: 
 )
 @click.option(
     "--report", metavar="FILE", help="Where to report at the end what was done. Default: stderr."
-)
-@click.option(
-    "--protocol-to",
-    hidden=True,
-    expose_value=False,
-    callback=_refuse_protocol_to,
 )
 @repair_options
 @click.argument("agent", nargs=-1, required=True, metavar="-- COMMAND…", type=click.UNPROCESSED)
@@ -86,8 +70,6 @@ def command(
 
     Exits as the agent does.
     """
-    from callsheet.agent.startup import BadStart
-
     if record == "-" or report == "-":
         raise click.UsageError("stdout is the client's: name a file, such as traffic.jsonl")
     refuse_same_file(recording=record, report=report)
@@ -100,7 +82,7 @@ def command(
     use_rules_or_exit()
     try:
         factory = history_factory(history)
-    except BadStart as exc:
+    except CallsheetError as exc:
         raise click.UsageError(str(exc)) from None
     between = started.claim(agent) if started is not None else None
     code, account = tap(agent, settings, history=factory, record=record, between=between)

@@ -43,8 +43,6 @@ def rewrite(made: MadeResult, module: Module) -> Edit:
     Raises:
         Refused: It has to be done by hand; the message is the cause.
     """
-    if made.way is Way.DETOUR:
-        raise Refused("what the result is made of can't be seen")
     if any(isinstance(parent, ast.JoinedStr) for parent in module.ancestors(made.node)):
         raise Refused("it stands inside of an f-string")
     if not made.whole:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import gc
 import re
 import sys
 import warnings
@@ -14,9 +13,6 @@ from callsheet.lint.fix import Edit, comments_in
 from callsheet.lint.module import Module
 from callsheet.lint.names import PACKAGE, RESULT, Follow
 from callsheet.lint.rules import RULES, Hit, LintRule
-
-_MOST_PASSES = 20
-"""How often a text is fixed: what stands inside of what was fixed comes in the next pass."""
 
 _WORTH_A_LOOK = (RESULT, PACKAGE, "call_id", "@tool")
 """Words of which a file has one, or no rule can be broken in it."""
@@ -120,8 +116,6 @@ def _finding(rule: LintRule, hit: Hit, path: str, text: str) -> LintFinding:
 
 
 def _parse(text: str) -> ast.Module:
-    collects = gc.isenabled()
-    gc.disable()  # a tree is many objects and no garbage: collecting doubles the time
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a bad escape in somebody's text isn't ours to report
@@ -133,9 +127,6 @@ def _parse(text: str) -> ast.Module:
         raise Unparsable(str(exc)) from exc
     except (RecursionError, MemoryError) as exc:
         raise Unparsable(_TOO_DEEP) from exc
-    finally:
-        if collects:
-            gc.enable()
 
 
 # Comments that silence rules: `# callsheet: ignore[rule]` in a statement, `ignore-file[rule]` for all.
@@ -184,38 +175,34 @@ def fix_text(
         Unparsable: the text isn't Python.
     """
     done: list[LintFinding] = []
-    found = lint_text(text, path, rules=rules, follow=follow, is_test=is_test)
-    for _ in range(_MOST_PASSES):
-        fixed: list[LintFinding] = []
-        # From the end of the text on, so that places before an edit stay; what overlaps waits.
-        for finding in reversed([one for one in found if one.edit is not None]):
-            outcome = _apply(text, finding, fixed[-1:])
-            if outcome is not None:
-                text = outcome
-                fixed.append(finding)
-        if not fixed:
-            break
-        done += reversed(fixed)
+    broken: set[tuple[int, int]] = set()
+    while True:
         found = lint_text(text, path, rules=rules, follow=follow, is_test=is_test)
-    return Fixed(text, done, found)
+        # The last one first, so that places before it stay what they were.
+        fixable = [one for one in found if one.edit and (one.line, one.column) not in broken]
+        if not fixable:
+            return Fixed(text, done[::-1], found)
+        finding = fixable[-1]
+        fixed = _applied(text, finding)
+        if fixed is None:
+            broken.add((finding.line, finding.column))
+        else:
+            text = fixed
+            done.append(finding)
 
 
-def _apply(text: str, finding: LintFinding, before: list[LintFinding]) -> str | None:
-    """Return the text with an edit; None if it overlaps the one made before, or would break the code."""
+def _applied(text: str, finding: LintFinding) -> str | None:
+    """Return the text with the edit of a finding; None if that would break the code."""
     assert finding.edit is not None
     node = finding.edit.node
     start = _offset(text, node.lineno, node.col_offset)
     end = _offset(text, node.end_lineno or 0, node.end_col_offset or 0)
-    for other in before:
-        assert other.edit is not None
-        if end > _offset(text, other.edit.node.lineno, other.edit.node.col_offset):
-            return None
-    outcome = text[:start] + finding.edit.text + text[end:]
+    fixed = text[:start] + finding.edit.text + text[end:]
     try:
-        _parse(outcome)
+        _parse(fixed)
     except Unparsable:
         return None
-    return outcome
+    return fixed
 
 
 def _offset(text: str, line: int, column: int) -> int:

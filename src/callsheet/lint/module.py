@@ -47,10 +47,6 @@ _TRANSPARENT = frozenset(
     {"Optional", "Union", "Annotated", "Awaitable", "Coroutine"}
     | {"Generator", "Iterator", "AsyncGenerator", "AsyncIterator"}
 )
-_CONVERTERS = frozenset(
-    {"msgspec.convert", "msgspec.json.decode", "msgspec.msgpack.decode", "functools.partial"}
-)
-_REFUSALS = frozenset({"raises", "assertRaises", "assertRaisesRegex"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +74,6 @@ class Way(Enum):
     """`call.success(…)`, `call.error(…)`"""
     HAND = auto()
     """`ToolResult(…)`"""
-    DETOUR = auto()
-    """`ToolResult.__new__(…)`, `msgspec.convert(…, ToolResult)`"""
     DICT = auto()
     """`{"success": True, "output": …}`, returned from a tool"""
 
@@ -111,8 +105,9 @@ class Module:
     @cached_property
     def results(self) -> list[MadeResult]:
         """All places where results are made, in order."""
-        found = [made for made in self._find_results() if not self._is_refused(made.node)]
-        return sorted(found, key=lambda made: (made.node.lineno, made.node.col_offset))
+        return sorted(
+            self._find_results(), key=lambda made: (made.node.lineno, made.node.col_offset)
+        )
 
     # What surrounds a node
 
@@ -223,29 +218,15 @@ class Module:
         if our_name(self.names.dotted(func)) == RESULT:
             given, whole = _arguments(node, FIELDS)
             return MadeResult(node, Way.HAND, truth(given.get("success")), given, whole, tool)
-        if isinstance(func, ast.Attribute) and our_name(self.names.dotted(func.value)) == RESULT:
-            if func.attr in HELPERS:
-                fields = ("call_id", "tool_name", HELPERS[func.attr])
-                return _helped(node, func.attr, fields, Way.HELPER, tool)
-            if func.attr == "__new__":
-                return MadeResult(node, Way.DETOUR, None, {}, False, tool)
-        if tool is not None and tool.call is not None and is_helper(node, tool.call):
-            assert isinstance(func, ast.Attribute)
-            return _helped(node, func.attr, (HELPERS[func.attr],), Way.CALL, tool)
-        if self._is_detour(node, tool):
-            return MadeResult(node, Way.DETOUR, None, {}, False, tool)
-        return None
-
-    def _is_detour(self, node: ast.Call, tool: ToolFunction | None) -> bool:
-        """Return whether a call makes a `ToolResult` without calling it."""
-        dotted = self.names.dotted(node.func)
-        if dotted == "builtins.object.__new__":
-            types = node.args[:1]
-        elif dotted in _CONVERTERS and tool is not None:
-            types = [*node.args[:2], *(one.value for one in node.keywords if one.arg == "type")]
-        else:
-            return False
-        return any(our_name(self.names.dotted(type_)) == RESULT for type_ in types)
+        if not (isinstance(func, ast.Attribute) and func.attr in HELPERS):
+            return None
+        fields, way = (HELPERS[func.attr],), Way.CALL
+        if our_name(self.names.dotted(func.value)) == RESULT:
+            fields, way = ("call_id", "tool_name", *fields), Way.HELPER
+        elif tool is None or tool.call is None or not is_helper(node, tool.call):
+            return None
+        given, whole = _arguments(node, fields, ("output",) if func.attr == "error" else ())
+        return MadeResult(node, way, func.attr == "success", given, whole, tool)
 
     def _made_as_dicts(self, node: Function, tool: ToolFunction | None) -> Iterator[MadeResult]:
         """Yield the dicts shaped like a result that a function returns, if it is a tool.
@@ -268,17 +249,6 @@ class Module:
                 whole = len(given) == len(shown.keys)
                 if whole or is_shaped:
                     yield MadeResult(shown, Way.DICT, success, given, whole, tool)
-
-    def _is_refused(self, node: ast.AST) -> bool:
-        """Return whether this stands in `with pytest.raises(…)`: a test that it is refused."""
-        for parent in self.ancestors(node):
-            if isinstance(parent, (ast.With, ast.AsyncWith)):
-                for item in parent.items:
-                    call = item.context_expr
-                    func = call.func if isinstance(call, ast.Call) else call
-                    if isinstance(func, ast.Attribute) and func.attr in _REFUSALS:
-                        return True
-        return False
 
     def _is_in_result_class(self, node: ast.AST) -> bool:
         return any(isinstance(p, ast.ClassDef) and p.name == RESULT for p in self.ancestors(node))
@@ -313,13 +283,6 @@ def _begin_of_chain(node: ast.expr) -> ast.expr:
             break
         node = node.func.value
     return node
-
-
-def _helped(
-    node: ast.Call, helper: str, fields: tuple[str, ...], way: Way, tool: ToolFunction | None
-) -> MadeResult:
-    given, whole = _arguments(node, fields, ("output",) if helper == "error" else ())
-    return MadeResult(node, way, helper == "success", given, whole, tool)
 
 
 def _arguments(

@@ -56,8 +56,6 @@ def _by_hand(module: Module) -> Iterator[Hit]:
     for made in module.results:
         if made.way is Way.HAND:
             message = "a result is built by hand: ToolResult(…)"
-        elif made.way is Way.DETOUR:
-            message = "a result is built on a detour around the helpers"
         elif made.way is Way.DICT:
             failed = made.success is False and made.tool is not None and made.tool.executed
             what = "failed result, and will be reported as a success" if failed else "result"

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from callsheet.lint.linter import Fixed, LintFinding, Unparsable, fix_text, lint_text
-from callsheet.lint.names import ProjectImports
+from callsheet.lint.linter import LintFinding, Unparsable, fix_text, lint_text
+from callsheet.lint.names import follow_import, forget_imports
 from callsheet.lint.rules import RULES, LintRule
 
 _SKIPPED = frozenset(
@@ -29,8 +30,7 @@ class Unreadable(Exception):
     """A path that can't be read or written. The message is the cause."""
 
 
-@dataclass(frozen=True, slots=True)
-class PythonFile:
+class PythonFile(NamedTuple):
     """A file that was read: its text with the newlines it has, and what is needed to write it."""
 
     path: Path
@@ -91,12 +91,12 @@ def lint_paths(
         All findings, and the problems of paths that could not be linted.
     """
     outcome = Outcome()
-    project = ProjectImports(_text_of)
+    forget_imports()
     files = (file for path in paths for file in _python_files(path, outcome))
     for path in dict.fromkeys(files):
         outcome.files += 1
         try:
-            _lint(read(path), outcome, project, rules, fix, write)
+            _lint(read(path), outcome, rules, fix, write)
         except Unreadable as exc:
             outcome.problems.append(Problem(str(path), str(exc)))
         except Unparsable as exc:
@@ -105,36 +105,26 @@ def lint_paths(
 
 
 def _lint(
-    file: PythonFile,
-    outcome: Outcome,
-    project: ProjectImports,
-    rules: Sequence[LintRule],
-    fix: bool,
-    write: bool,
+    file: PythonFile, outcome: Outcome, rules: Sequence[LintRule], fix: bool, write: bool
 ) -> None:
-    name = file.path.name
+    name, shown = file.path.name, str(file.path)
     is_test = name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py"
-    follow = partial(project.follow, file.path.absolute())
-    shown = str(file.path)
+    follow = partial(follow_import, file.path.absolute())
     if not fix:
         outcome.findings += lint_text(file.text, shown, rules=rules, follow=follow, is_test=is_test)
         return
     fixed = fix_text(file.text, shown, rules=rules, follow=follow, is_test=is_test)
     outcome.findings += fixed.left
     if fixed.done and write:
-        _write_fixed(file, fixed, outcome)
+        try:
+            write_text(file, fixed.text)
+        except Unreadable:
+            outcome.findings += fixed.done
+            raise
+        outcome.fixed += fixed.done
     elif fixed.done:
         outcome.diffs.append(_diff(shown, file.text, fixed.text))
         outcome.findings += fixed.done
-
-
-def _write_fixed(file: PythonFile, fixed: Fixed, outcome: Outcome) -> None:
-    try:
-        write(file, fixed.text)
-    except Unreadable:
-        outcome.findings += fixed.done
-        raise
-    outcome.fixed += fixed.done
 
 
 def _diff(path: str, old: str, new: str) -> str:
@@ -181,14 +171,7 @@ def read(path: Path) -> PythonFile:
         raise Unreadable(f"not text in its encoding: {path}: {exc}") from exc
 
 
-def _text_of(path: Path) -> str | None:
-    try:
-        return read(path).text
-    except Unreadable:
-        return None
-
-
-def write(file: PythonFile, text: str) -> None:
+def write_text(file: PythonFile, text: str) -> None:
     """Replace the text of a file, whole or not at all; its mode stays. Raises `Unreadable`."""
     target = Path(os.path.realpath(file.path))
     try:
@@ -197,23 +180,18 @@ def write(file: PythonFile, text: str) -> None:
             raise Unreadable(f"changed while it was linted, so it was left alone: {file.path}")
         if not os.access(target, os.W_OK):
             raise Unreadable(f"read-only: {file.path}")
-        _replace(target, data)
+        # A new file beside the old one takes its place when it is complete.
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "wb") as part:
+                part.write(data)
+                part.flush()
+                os.fsync(part.fileno())
+            Path(name).chmod(stat.S_IMODE(target.stat().st_mode))
+            Path(name).replace(target)
+        finally:
+            Path(name).unlink(missing_ok=True)
     except UnicodeEncodeError as exc:
         raise Unreadable(f"can't be written as {file.encoding}: {file.path}") from exc
     except OSError as exc:
         raise Unreadable(f"{exc.strerror}: {file.path}") from exc
-
-
-def _replace(target: Path, data: bytes) -> None:
-    """Write a new file beside the old one, then let it take its place."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(stat.S_IMODE(target.stat().st_mode))
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

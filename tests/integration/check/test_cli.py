@@ -81,11 +81,11 @@ def test_findings_name_the_call_the_line_the_field_the_rule_and_the_fix(
     assert lines[0] == "bad.jsonl  example 1, ACP 1, 10 calls"
     assert lines[1] == "  Reading 0.py  c0"
     assert re.match(r"    line 16 error lifecycle/announced-twice update.toolCallId: \S", lines[2])
-    assert lines[3] == "        … and 4 more in this call, the last on line 29"
+    assert lines[3] == "        … and 4 more in this call"
     assert lines[4].startswith("        fix: Send `tool_call` once")
     assert lines[5] == "  Reading 1.py  c1"
     assert sum("fix: " in line for line in lines) == 1
-    assert "  … and 7 more of lifecycle/announced-twice in 7 other calls" in lines
+    assert "  … and 7 more of lifecycle/announced-twice in other calls" in lines
     assert lines[-1] == "1 recording, 10 calls: 14 errors."
     assert any(re.match(r"example 1 +10 +100 % +–", line) for line in lines)
     assert "\x1b" not in done.stdout
@@ -261,19 +261,10 @@ def test_a_terminal_gets_colours_and_lines_that_fit(bad: Path) -> None:
     assert "14 errors." in plain
 
 
-def test_a_large_recording_has_a_bar_on_a_terminal_only_and_no_color_is_obeyed(
-    check: Check, tmp_path: Path
-) -> None:
-    path = tmp_path / "large.jsonl"
-    filler = {
-        "sessionUpdate": "agent_message_chunk",
-        "content": {"type": "text", "text": "x" * 10**6},
-    }
-    path.write_bytes(told(CALL, *[filler] * 21))
-    said = on_terminal(path, *TWICE, env={"NO_COLOR": "1"})
-    assert re.search(r"large\.jsonl.* MB", said)
+def test_no_color_is_obeyed(bad: Path) -> None:
+    said = on_terminal(bad, *TWICE, env={"NO_COLOR": "1"})
+    assert "14 errors." in said
     assert not re.search(r"\x1b\[[\d;]*3\dm", said)
-    assert check(path, *TWICE).stderr == ""
 
 
 def test_interrupting_it_exits_with_130() -> None:

@@ -135,7 +135,6 @@ def test_what_is_wrong_with_the_command_line_is_said() -> None:
     for arguments, said in (
         ([], "COMMAND"),
         (["--record", "-", "--", "cat"], "stdout is the client's"),
-        (["--protocol-to", "2", "--", "cat"], "--protocol-to was removed"),
         (["--history", "mysql://x", "--", "cat"], "mysql"),
         (["--locale", "--", "cat"], "expected one of en, de, "),
     ):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from callsheet import ToolResult
 from callsheet.lint import fix_text, lint_paths, lint_text
-from callsheet.lint.runner import Unreadable, read, write
+from callsheet.lint.runner import Unreadable, read, write_text
 
 HEAD = "import json\nfrom callsheet import Call, ToolResult, tool\n\n\n"
 TOOL = '@tool\ndef t(call: Call, x: str){}:\n    """Do."""\n'
@@ -175,7 +175,6 @@ def test_aliases_stay_as_they_are_written() -> None:
         ('return ToolResult(call.id, "t", True, x, exit_code=None if x else 3)', "may be None"),
         ('return ToolResult(call.id, "t", True, x, content=x)', "content"),
         ("return f\"{ToolResult(call.id, 't', True, x)}\"", "f-string"),
-        ("return ToolResult.__new__(ToolResult)", "can't be seen"),
         ('return {"success": x == 3, "output": x, "error": x}', "both cases"),
         ('return {"success": True, "output": {"a": 1}}', "data, not text"),
         ('return {"success": True, "output": x, "message": x}', "an output and a message"),
@@ -393,7 +392,7 @@ def test_a_file_that_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
     file = read(path)
     path.write_text("# somebody else was faster\n")
     with pytest.raises(Unreadable, match="changed while it was linted"):
-        write(file, GOOD)
+        write_text(file, GOOD)
     assert path.read_text() == "# somebody else was faster\n"
 
 
