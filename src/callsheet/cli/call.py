@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.argument("name", metavar="TOOL")
 @click.argument("pairs", metavar="[KEY=VALUE]...", nargs=-1)
 @click.option(
-    "--json", "given", metavar="{…}", help="Arguments as a JSON object; @FILE or - reads it."
+    "--json", "json_source", metavar="{…}", help="Arguments as a JSON object; @FILE or - reads it."
 )
 @format_option(
     "pretty acp result",
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 def command(
     name: str,
     pairs: tuple[str, ...],
-    given: str | None,
+    json_source: str | None,
     format_: str,
     protocol: str,
     locale: str | None,
@@ -76,7 +76,7 @@ def command(
         raise click.BadParameter(f"{timeout:g}: expected seconds above 0", param_hint="'--timeout'")
     tools = own_tools(tools_file)
     tool = tool_named(name, registry_of(tools))
-    arguments = arguments_from(pairs, given, tool.schema)
+    arguments = arguments_from(pairs, json_source, tool.schema)
 
     # Imported here, so that --help and mistakes are answered without them.
     from callsheet.cli.run_tool import CallPlan, run
@@ -148,10 +148,10 @@ def tool_named(name: str, registry: Registry) -> Tool:
 
 
 def arguments_from(
-    pairs: Iterable[str], given: str | None, schema: JsonObject | None
+    pairs: Iterable[str], json_source: str | None, schema: JsonObject | None
 ) -> dict[str, JsonValue]:
     """Return a tool's arguments; those of `key=value` win over those of `--json`."""
-    return {**_from_json(given), **_from_pairs(pairs, schema or {})}
+    return {**_from_json(json_source), **_from_pairs(pairs, schema or {})}
 
 
 def _from_pairs(pairs: Iterable[str], schema: JsonObject) -> dict[str, JsonValue]:
@@ -166,10 +166,10 @@ def _from_pairs(pairs: Iterable[str], schema: JsonObject) -> dict[str, JsonValue
     return found
 
 
-def _from_json(given: str | None) -> dict[str, JsonValue]:
-    if given is None:
+def _from_json(json_source: str | None) -> dict[str, JsonValue]:
+    if json_source is None:
         return {}
-    text, where = _read(given)
+    text, where = _read(json_source)
     try:
         value = parse_json(text)
     except json.JSONDecodeError as exc:
@@ -185,14 +185,14 @@ def _from_json(given: str | None) -> dict[str, JsonValue]:
     return dict(value)
 
 
-def _read(given: str) -> tuple[str, str]:
+def _read(json_source: str) -> tuple[str, str]:
     """Return the text that is meant, and where it is from."""
-    if given != "-" and not given.startswith("@"):
-        return given, "--json"
-    path = "stdin" if given == "-" else given[1:]
+    if json_source != "-" and not json_source.startswith("@"):
+        return json_source, "--json"
+    path = "stdin" if json_source == "-" else json_source[1:]
     try:
-        raw = sys.stdin.buffer.read() if given == "-" else Path(path).read_bytes()
-        return raw.decode("utf-8-sig"), f"--json {given}"
+        raw = sys.stdin.buffer.read() if json_source == "-" else Path(path).read_bytes()
+        return raw.decode("utf-8-sig"), f"--json {json_source}"
     except (OSError, ValueError) as exc:
         why = getattr(exc, "strerror", None) or "it is not UTF-8"
         raise click.UsageError(f"--json: {path} can't be read: {why}") from None

@@ -58,9 +58,9 @@ def command(
     return outcome.exit_code
 
 
-def _known(given: tuple[str, ...]) -> frozenset[str]:
+def _known(named: tuple[str, ...]) -> frozenset[str]:
     """Return the rules and categories that are named, or refuse what is neither."""
-    words = [word.strip().rstrip("/") for text in given for word in text.split(",")]
+    words = [word.strip().rstrip("/") for text in named for word in text.split(",")]
     for word in filter(None, words):
         if word not in names():
             near = difflib.get_close_matches(word, names(), n=1, cutoff=0.5)
@@ -132,12 +132,12 @@ def _show_diff(page: Page, outcome: Outcome) -> None:
 
 def _summary(outcome: Outcome) -> Part:
     found, files = len(outcome.findings), plural(outcome.files, "file")
-    done = f"{plural(len(outcome.fixed), 'finding')} mended, " if outcome.fixed else ""
+    done = f"{plural(len(outcome.fixed), 'finding')} fixed, " if outcome.fixed else ""
     if not found:
         return f"{files}: {done}nothing {'left' if done else 'found'}.", "green"
     where = plural(len({finding.path for finding in outcome.findings}), "file")
-    mendable = sum(finding.fixable for finding in outcome.findings)
-    hint = f"; --fix can mend {mendable} of them" if mendable else ""
+    fixable = sum(finding.fixable for finding in outcome.findings)
+    hint = f"; --fix can fix {fixable} of them" if fixable else ""
     left = " left" if done else ""
     return f"{files}: {done}{plural(found, 'finding')}{left} in {where}{hint}.", "yellow"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections import deque
 from collections.abc import AsyncIterator
@@ -18,8 +17,6 @@ from callsheet.history import Replay, Store, StoredCall, StoredMessage
 PAGE = 50
 """Entries of a session that are read at once."""
 
-LONGEST_PAUSE = 3.0
-
 
 @click.command("replay", context_settings={"max_content_width": 100})
 @click.argument("session", metavar="SESSION")
@@ -32,16 +29,8 @@ LONGEST_PAUSE = 3.0
     help="How a client of version 1 is shown live output: as text, or by _meta.terminal_output.",
 )
 @format_option("acp pretty", "acp: the session/update lines. pretty: for people.", "acp")
-@click.option(
-    "--speed",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="N",
-    help="N times as fast as it was; without, at once. No pause is longer than 3 s.",
-)
 @history_option
-def command(
-    session: str, protocol: str, terminals: str, format_: str, speed: float | None, url: str | None
-) -> int:
+def command(session: str, protocol: str, terminals: str, format_: str, url: str | None) -> int:
     """Replay a session: just the lines that a client is sent when it loads the session.
 
     SESSION is its id, its beginning or its end, if no other has the same, or last;
@@ -50,7 +39,7 @@ def command(
 
     async def work(store: Store) -> int:
         found = await find_session(store, session)
-        entries = _paced(_entries(store, found.session_id), speed)
+        entries = _entries(store, found.session_id)
         if format_ == "pretty":
             await _as_cards(entries, board_for(sys.stdout, found.cwd), found.session_id)
         else:
@@ -58,7 +47,7 @@ def command(
                 version=2 if protocol == "2" else 1,
                 terminals="meta" if terminals == "meta" else "text",
             )
-            await _as_lines(entries, Replay(found.session_id, peer), at_once=not speed)
+            await _as_lines(entries, Replay(found.session_id, peer))
         return 0
 
     return run(url, work)
@@ -69,32 +58,15 @@ async def _entries(store: Store, session_id: str) -> AsyncIterator[StoredCall | 
     while page := await store.timeline(session_id, after=after, limit=PAGE):
         for entry in page:
             yield entry
-        after = _position(page[-1])
+        last = page[-1]
+        after = last.head.position if isinstance(last, StoredCall) else last.position
 
 
-async def _paced(
-    entries: AsyncIterator[StoredCall | StoredMessage], speed: float | None
-) -> AsyncIterator[StoredCall | StoredMessage]:
-    """Return entries with pauses between them, as they were, but so many times as fast."""
-    before: float | None = None
-    async for entry in entries:
-        at = entry.head.at if isinstance(entry, StoredCall) else entry.at
-        if speed and before is not None:
-            await asyncio.sleep(min(LONGEST_PAUSE, max(0.0, at - before) / speed))
-        before = at
-        yield entry
-
-
-async def _as_lines(
-    entries: AsyncIterator[StoredCall | StoredMessage], replay: Replay, *, at_once: bool
-) -> None:
-    out = sys.stdout.buffer
+async def _as_lines(entries: AsyncIterator[StoredCall | StoredMessage], replay: Replay) -> None:
     async for entry in entries:
         for line in replay.lines(entry):
-            out.write(line)
-        if not at_once:
-            out.flush()
-    out.flush()
+            sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
 
 
 async def _as_cards(
@@ -124,7 +96,3 @@ def _show_message(board: Board, message: StoredMessage) -> None:
 def _block(block: dict[str, object]) -> str:
     text = block.get("text")
     return text if isinstance(text, str) else f"({block.get('type', 'something')})"
-
-
-def _position(entry: StoredCall | StoredMessage) -> int:
-    return entry.head.position if isinstance(entry, StoredCall) else entry.position

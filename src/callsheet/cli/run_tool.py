@@ -347,11 +347,11 @@ class PermissionPrompt:
 def question_text(question: Question, cwd: str) -> str:
     """Return the question, with the whole input, so that the user sees what is approved."""
     report = question.report
-    given = json.dumps(report.raw_input, indent=2, ensure_ascii=False)
+    shown_input = json.dumps(report.raw_input, indent=2, ensure_ascii=False)
     return "\n".join(
         [
             visible(report.title or report.name),
-            *(f"  {visible(line)}" for line in given.split("\n")),
+            *(f"  {visible(line)}" for line in shown_input.split("\n")),
             f"This goes outside of {visible(cwd)}.",
             "Allow it once? [y/N] ",
         ]

@@ -41,26 +41,22 @@ def command(call: str, session: str | None, format_: str, full: bool, url: str |
 
     ID is a call's id, its beginning or its end, if no other call has the same, or last.
     """
-    return show_call(url, call, session, as_json=format_ == "json", full=full)
-
-
-def show_call(url: str | None, text: str, session: str | None, *, as_json: bool, full: bool) -> int:
-    """Show the call that is meant, and return the exit code."""
 
     async def work(store: Store) -> int:
-        call = await find_call(store, text, session)
-        its_session = await store.session(call.head.session_id)
-        if as_json:
+        found = await find_call(store, call, session)
+        its_session = await store.session(found.head.session_id)
+        if format_ == "json":
             indent = 2 if sys.stdout.isatty() else None
-            made = whole_object(call, its_session)
+            made = whole_object(found, its_session)
             write(json.dumps(made, ensure_ascii=False, indent=indent))
             return 0
-        parent = await _parent(store, call)
-        facts = list(facts_about(call, its_session, parent, time.time()))
+        parent = await _parent(store, found)
+        facts = list(facts_about(found, its_session, parent, time.time()))
+        cwd = its_session.cwd if its_session is not None else ""
         if is_terminal():
-            _on_terminal(call, its_session, facts, full=full)
+            _on_terminal(found, cwd, facts, full=full)
         else:
-            _plainly(call, its_session, facts)
+            _plainly(found, cwd, facts)
         return 0
 
     return run(url, work)
@@ -154,8 +150,8 @@ def _terminals(call: StoredCall) -> TerminalOf:
     return {one.terminal_id: one.state() for one in call.record.terminals}.get
 
 
-def _plainly(call: StoredCall, session: StoredSession | None, facts: list[Fact]) -> None:
-    report, cwd = call.record.report, session.cwd if session is not None else ""
+def _plainly(call: StoredCall, cwd: str, facts: list[Fact]) -> None:
+    report = call.record.report
     write(visible(report.title or report.name or report.tool_call_id))
     for line in body_of(report, _terminals(call), cwd):
         write(line.text.rstrip())
@@ -168,9 +164,7 @@ def _plainly(call: StoredCall, session: StoredSession | None, facts: list[Fact])
             write(f"  {line}")
 
 
-def _on_terminal(
-    call: StoredCall, session: StoredSession | None, facts: list[Fact], *, full: bool
-) -> None:
+def _on_terminal(call: StoredCall, cwd: str, facts: list[Fact], *, full: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -178,7 +172,7 @@ def _on_terminal(
     from callsheet.cli.cards.terminal import setting_for
 
     console, most = console_for(), sys.maxsize if full else MOST_ROWS
-    setting = setting_for(console, session.cwd if session is not None else "")
+    setting = setting_for(console, cwd)
     console.print(ended_card(call.record.report, _terminals(call), setting, most))
     console.print()
     table = Table.grid(padding=(0, 2))

@@ -6,7 +6,6 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import click
 
@@ -76,8 +75,8 @@ def show_list(page: Page, tools: Sequence[Tool]) -> None:
             (f"  {tool.description.strip().split(chr(10))[0]}", ""),
             hang=names + kinds + len(mark) + 2,
         )
-        arguments = [one.name if one.required else f"{one.name}?" for one in arguments_of(tool)]
-        page.line((", ".join(arguments) or "no arguments", "dim"), indent=2)
+        names_of = [name if is_needed else f"{name}?" for name, _, is_needed in arguments_of(tool)]
+        page.line((", ".join(names_of) or "no arguments", "dim"), indent=2)
     page.blank()
     page.line(("? marks what may be left out. One in full: callsheet tools NAME", "dim"))
 
@@ -97,19 +96,17 @@ def show_tool(page: Page, tool: Tool, file: str | None = None) -> None:
         is_list_ = any(line[:1] in (" ", "-", "*", "\t") for line in lines)
         for line in lines if is_list_ else [" ".join(lines)]:
             page.line((line, ""))
-    arguments = arguments_of(tool)
-    if arguments:
-        page.blank()
-        page.line(("Arguments", "bold"))
-    for one in arguments:
-        need = f"default {one.default}" if one.default else "required" if one.required else ""
-        page.line(
-            (one.name, "cyan"),
-            (f"  {', '.join(filter(None, (one.wanted, need)))}", "dim"),
-            indent=2,
-        )
-        if one.description:
-            page.line((one.description, ""), indent=6)
+    page.blank()
+    page.line(("Arguments", "bold"))
+    for name, schema, is_needed in arguments_of(tool):
+        # That an argument may be null only means that it is optional.
+        wanted = "an object" if "$ref" in schema else expected(schema).replace(" or null", "")
+        default = schema.get("default")
+        need = f"default {json.dumps(default, ensure_ascii=False)}" if default is not None else ""
+        facts = (wanted, "required" if is_needed else need)
+        page.line((name, "cyan"), (f"  {', '.join(filter(None, facts))}", "dim"), indent=2)
+        if description := " ".join(str(schema.get("description", "")).split()):
+            page.line((description, ""), indent=6)
     page.blank()
     page.line(("Usage", "bold"))
     page.verbatim(f"  {usage(tool, file)}")
@@ -117,59 +114,15 @@ def show_tool(page: Page, tool: Tool, file: str | None = None) -> None:
 
 def usage(tool: Tool, file: str | None = None) -> str:
     """Return a command line that calls a tool with what it needs."""
-    needed = [f"{one.name}={one.name.upper()}" for one in arguments_of(tool) if one.required]
+    needed = [f"{name}={name.upper()}" for name, _, is_needed in arguments_of(tool) if is_needed]
     words = ["callsheet", "call", tool.name, *needed]
     return " ".join(words + (["--tools", shlex.quote(file)] if file else []))
 
 
-# Arguments
-
-
-class Argument(NamedTuple):
-    """One argument of a tool, in words."""
-
-    name: str
-    wanted: str
-    required: bool
-    default: str
-    description: str
-
-
-def arguments_of(tool: Tool) -> list[Argument]:
-    """Return what a tool takes."""
+def arguments_of(tool: Tool) -> list[tuple[str, JsonObject, bool]]:
+    """Return what a tool takes: names, schemas, and whether each is required."""
     properties, required = tool.schema.get("properties"), tool.schema.get("required")
-    found: list[Argument] = []
-    for name, given in (properties if is_object(properties) else {}).items():
-        schema = given if is_object(given) else {}
-        default = schema.get("default")
-        found.append(
-            Argument(
-                name,
-                expected(_without_null(_resolved(schema, tool.schema))),
-                is_list(required) and name in required,
-                "" if default is None else json.dumps(default, ensure_ascii=False),
-                " ".join(str(schema.get("description", "")).split()),
-            )
-        )
-    return found
-
-
-def _resolved(schema: JsonObject, root: JsonObject) -> JsonObject:
-    reference, known = schema.get("$ref"), root.get("$defs")
-    if isinstance(reference, str) and is_object(known):
-        found = known.get(reference.removeprefix("#/$defs/"))
-        return found if is_object(found) else {}
-    return schema
-
-
-def _without_null(schema: JsonObject) -> JsonObject:
-    """Return a schema without null, which only means that the argument is optional."""
-    options = schema.get("anyOf")
-    if is_list(options):
-        others = [one for one in options if not (is_object(one) and one.get("type") == "null")]
-        if len(others) == 1 and is_object(others[0]):
-            return {**schema, **others[0], "anyOf": None}
-    kinds = schema.get("type")
-    if is_list(kinds) and "null" in kinds and len(kinds) > 1:
-        return {**schema, "type": [kind for kind in kinds if kind != "null"]}
-    return schema
+    return [
+        (name, schema if is_object(schema) else {}, is_list(required) and name in required)
+        for name, schema in (properties if is_object(properties) else {}).items()
+    ]

@@ -78,7 +78,7 @@ class _Rewriter:
 
     def __init__(self, made: MadeResult, module: Module) -> None:
         self._made = made
-        self._given = made.given
+        self._arguments = made.arguments
         self._module = module
 
     def check_dict(self) -> None:
@@ -101,7 +101,7 @@ class _Rewriter:
         """Return the call of the helper, by name and arguments; no name if it's one of two calls."""
         if self._made.success is not None:
             return self._helper(self._made.success)
-        test = self._given.get("success")
+        test = self._arguments.get("success")
         if test is None or self._made.way is Way.DICT:
             raise Refused("whether it's a success can't be seen; write both cases out")
         good, bad = (f"{name}({arguments})" for name, arguments in map(self._helper, (True, False)))
@@ -109,23 +109,23 @@ class _Rewriter:
 
     def _helper(self, success: bool) -> tuple[str, str]:
         """Return the helper for a success or for a failure, and what it is passed."""
-        said = self._said(success)
+        answer = self._answer(success)
         name = "success" if success else "error"
         call = None if self._made.tool is None else self._made.tool.call
         if call is not None and self._is_known_by(call):
-            return f"{call}.{name}", said
+            return f"{call}.{name}", answer
         if self._made.way is Way.DICT:
             raise Refused("its call id is not that of the call")
         for field, what in (("call_id", "call id"), ("tool_name", "tool name")):
-            if is_empty(self._given.get(field)):
+            if is_empty(self._arguments.get(field)):
                 raise Refused(f"it has no {what}")
-        call_id, tool_name = (self._source(self._given[field]) for field in FIELDS[:2])
+        call_id, tool_name = (self._source(self._arguments[field]) for field in FIELDS[:2])
         assert isinstance(self._made.node, ast.Call)
-        return f"{self._source(self._made.node.func)}.{name}", f"{call_id}, {tool_name}, {said}"
+        return f"{self._source(self._made.node.func)}.{name}", f"{call_id}, {tool_name}, {answer}"
 
     def _is_known_by(self, call: str) -> bool:
         """Return whether the call itself knows what is passed as id and name."""
-        call_id, name = self._given.get("call_id"), self._given.get("tool_name")
+        call_id, name = self._arguments.get("call_id"), self._arguments.get("tool_name")
         if name is not None and not isinstance(name, (ast.Constant, ast.Attribute, ast.Name)):
             return False
         while isinstance(call_id, ast.Attribute):
@@ -133,7 +133,7 @@ class _Rewriter:
         is_call = isinstance(call_id, ast.Name) and call_id.id == call
         return is_call or call_id is None or isinstance(call_id, ast.Constant)
 
-    def _said(self, success: bool) -> str:
+    def _answer(self, success: bool) -> str:
         """Return the text that the helper is passed."""
         output, error = self._text("output"), self._text("error")
         message = self._text("message") if self._made.way is Way.DICT else None
@@ -142,10 +142,10 @@ class _Rewriter:
         if success:
             if error is not None and self._made.success:
                 raise Refused("it's a success with an error")
-            said = output or message
-            if said is None:
+            answer = output or message
+            if answer is None:
                 raise Refused("it has no output")
-            return said
+            return answer
         error = error or message or (output if self._made.success is False else None)
         if error is None:
             raise Refused("it has no message for when it fails")
@@ -153,7 +153,7 @@ class _Rewriter:
 
     def _text(self, field: str) -> str | None:
         """Return the source of a field's value, without a fallback to nothing (`x or None`)."""
-        value = self._given.get(field)
+        value = self._arguments.get(field)
         left_out: list[ast.expr] = []
         while True:
             if value is None or is_empty(value):
@@ -183,7 +183,7 @@ class _Rewriter:
 
     def chain(self) -> Iterator[tuple[str, str]]:
         """Yield what is chained to the helper, by name and arguments."""
-        for field, value in self._given.items():
+        for field, value in self._arguments.items():
             if field in FIELDS[:5] or (field == "message" and self._made.way is Way.DICT):
                 continue
             if field in FIELDS and is_empty(value):

@@ -86,10 +86,10 @@ class MadeResult:
     way: Way
     success: bool | None
     """Whether it is a success; None if that is known only when it runs."""
-    given: Mapping[str, ast.expr]
+    arguments: Mapping[str, ast.expr]
     """The arguments, by field."""
     whole: bool
-    """Whether `given` is all: no `*args`, no `**kwargs`, no name that isn't a field."""
+    """Whether `arguments` is all: no `*args`, no `**kwargs`, no name that isn't a field."""
     tool: ToolFunction | None
 
 
@@ -216,8 +216,10 @@ class Module:
     def _made_by(self, node: ast.Call, tool: ToolFunction | None) -> MadeResult | None:
         func = node.func
         if our_name(self.names.dotted(func)) == RESULT:
-            given, whole = _arguments(node, FIELDS)
-            return MadeResult(node, Way.HAND, truth(given.get("success")), given, whole, tool)
+            arguments, whole = _arguments(node, FIELDS)
+            return MadeResult(
+                node, Way.HAND, truth(arguments.get("success")), arguments, whole, tool
+            )
         if not (isinstance(func, ast.Attribute) and func.attr in HELPERS):
             return None
         fields, way = (HELPERS[func.attr],), Way.CALL
@@ -225,8 +227,8 @@ class Module:
             fields, way = ("call_id", "tool_name", *fields), Way.HELPER
         elif tool is None or tool.call is None or not is_helper(node, tool.call):
             return None
-        given, whole = _arguments(node, fields, ("output",) if func.attr == "error" else ())
-        return MadeResult(node, way, func.attr == "success", given, whole, tool)
+        arguments, whole = _arguments(node, fields, ("output",) if func.attr == "error" else ())
+        return MadeResult(node, way, func.attr == "success", arguments, whole, tool)
 
     def _made_as_dicts(self, node: Function, tool: ToolFunction | None) -> Iterator[MadeResult]:
         """Yield the dicts shaped like a result that a function returns, if it is a tool.
@@ -239,16 +241,16 @@ class Module:
                 shown = value.args[0] if value.args else value
             if not isinstance(shown, ast.Dict):
                 continue
-            given = dict_items(shown)
-            success = False if given.keys() == {"error"} else truth(given.get("success"))
-            is_shaped = "success" in given and not given.keys().isdisjoint(
+            arguments = dict_items(shown)
+            success = False if arguments.keys() == {"error"} else truth(arguments.get("success"))
+            is_shaped = "success" in arguments and not arguments.keys().isdisjoint(
                 ("output", "error", "message")
             )
-            is_named = given.keys() >= {"call_id", "tool_name"} and success is not None
-            if (is_shaped and (tool or is_named)) or (tool and list(given) == ["error"]):
-                whole = len(given) == len(shown.keys)
+            is_named = arguments.keys() >= {"call_id", "tool_name"} and success is not None
+            if (is_shaped and (tool or is_named)) or (tool and list(arguments) == ["error"]):
+                whole = len(arguments) == len(shown.keys)
                 if whole or is_shaped:
-                    yield MadeResult(shown, Way.DICT, success, given, whole, tool)
+                    yield MadeResult(shown, Way.DICT, success, arguments, whole, tool)
 
     def _is_in_result_class(self, node: ast.AST) -> bool:
         return any(isinstance(p, ast.ClassDef) and p.name == RESULT for p in self.ancestors(node))
@@ -289,15 +291,15 @@ def _arguments(
     node: ast.Call, order: tuple[str, ...], by_name: tuple[str, ...] = ()
 ) -> tuple[dict[str, ast.expr], bool]:
     """Return the arguments by their names, and whether these are all."""
-    given = dict(zip(order, node.args, strict=False))
+    arguments = dict(zip(order, node.args, strict=False))
     whole = len(node.args) <= len(order)
     whole = whole and not any(isinstance(argument, ast.Starred) for argument in node.args)
     for keyword in node.keywords:
-        if keyword.arg in (*order, *by_name) and keyword.arg not in given:
-            given[keyword.arg] = keyword.value
+        if keyword.arg in (*order, *by_name) and keyword.arg not in arguments:
+            arguments[keyword.arg] = keyword.value
         else:
             whole = False
-    return given, whole
+    return arguments, whole
 
 
 def dict_items(node: ast.Dict) -> dict[str, ast.expr]:

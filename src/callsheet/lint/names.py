@@ -71,8 +71,9 @@ class Names:
             for name, binding in self._bindings(node):
                 self._bound[scope].setdefault(name, []).append(binding)
             if isinstance(node, _SCOPES):
-                arguments = [] if isinstance(node, ast.ClassDef) else parameters(node.args)
-                self._bound[node] = {argument.arg: [None] for argument in arguments}
+                self._bound[node] = {}
+                if not isinstance(node, ast.ClassDef):
+                    self._bound[node] = {one.arg: [None] for one in parameters(node.args)}
             for child in ast.iter_child_nodes(node):
                 self.parents[child] = node
                 is_inner = isinstance(node, _SCOPES) and _is_inside(child, node)

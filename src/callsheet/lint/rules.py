@@ -82,7 +82,7 @@ def _success_without_output(module: Module) -> Iterator[Hit]:
     fix = "say in a sentence what was done or found, also when that is nothing"
     for made in module.results:
         if made.success is True and made.way in _BY_HELPERS and _is_silent(made, "output", module):
-            if "content" in made.given or {"with_content", "as_written"} & module.chained(made):
+            if "content" in made.arguments or {"with_content", "as_written"} & module.chained(made):
                 continue
             yield Hit(made.node, "a success says nothing: its output is empty", fix)
     for tool in module.tools.values():
@@ -127,7 +127,7 @@ def _has_message(raised: ast.Call) -> bool:
 
 
 def _is_silent(made: MadeResult, field: str, module: Module) -> bool:
-    text = made.given.get(field)
+    text = made.arguments.get(field)
     return made.whole if text is None else is_empty(module.names.value(text))
 
 
@@ -136,7 +136,7 @@ def _missing_call_id(module: Module) -> Iterator[Hit]:
     for made in module.results:
         if made.way not in (Way.HELPER, Way.HAND):
             continue
-        call_id = made.given.get("call_id")
+        call_id = made.arguments.get("call_id")
         value = None if call_id is None else module.names.value(call_id)
         if call_id is None and made.whole:
             problem = "a result has no call id"

@@ -19,26 +19,26 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="session")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> str:
+def stored(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A history that nobody changes."""
-    directory = tmp_path_factory.mktemp("kept")
+    directory = tmp_path_factory.mktemp("stored")
     url = f"sqlite:///{directory}/h.sqlite"
     asyncio.run(fill(url, directory))
     return url
 
 
 @pytest.fixture
-def copy(kept: str, tmp_path: Path) -> str:
+def copy(stored: str, tmp_path: Path) -> str:
     """A history of this test's own, with the same calls."""
     file = tmp_path / "h.sqlite"
-    shutil.copy(kept.removeprefix("sqlite:///"), file)
+    shutil.copy(stored.removeprefix("sqlite:///"), file)
     return f"sqlite:///{file}"
 
 
 @pytest.fixture
-def cli(kept: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+def cli(stored: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
     """The command line with the filled history."""
-    return cli_in_process(capsys, monkeypatch, kept)
+    return cli_in_process(capsys, monkeypatch, stored)
 
 
 @pytest.fixture

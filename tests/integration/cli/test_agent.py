@@ -130,8 +130,8 @@ class Editor:
     @property
     def statuses(self) -> dict[str, str]:
         """What each call is at the end."""
-        told = [u for u in self.updates if "toolCallId" in u and "status" in u]
-        return {update["toolCallId"]: update["status"] for update in told}
+        reported = [u for u in self.updates if "toolCallId" in u and "status" in u]
+        return {update["toolCallId"]: update["status"] for update in reported}
 
 
 @contextmanager
@@ -172,17 +172,17 @@ def test_what_is_typed_is_run_in_both_versions(tmp_path: Path, version: int) -> 
         assert client.words.startswith("Type a command")
 
 
-def test_the_commands_are_told_with_hints(tmp_path: Path) -> None:
+def test_the_commands_are_reported_with_hints(tmp_path: Path) -> None:
     with editor() as client:
         client.open(tmp_path)
-        while not (told := client.of("available_commands_update")):
+        while not (reported := client.of("available_commands_update")):
             client.receive()
-        by_name = {one["name"]: one for one in told[0]["availableCommands"]}
+        by_name = {one["name"]: one for one in reported[0]["availableCommands"]}
         assert by_name["read"]["input"] == {"hint": "path [offset] [limit]"}
         assert {"bash", "grep", "help", "parallel"} <= set(by_name)
 
 
-def test_a_denied_call_ends_and_is_told_and_the_next_is_run(tmp_path: Path) -> None:
+def test_a_denied_call_ends_and_is_reported_and_the_next_is_run(tmp_path: Path) -> None:
     with editor() as client:
         client.choice = "reject_once"
         session = client.open(tmp_path)
@@ -247,7 +247,7 @@ def test_a_handler_of_a_module_needs_one_method(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_what_goes_wrong_in_a_handler_is_told_and_the_session_goes_on(
+def test_what_goes_wrong_in_a_handler_is_reported_and_the_session_goes_on(
     tmp_path: Path, version: int
 ) -> None:
     (tmp_path / "handler.py").write_text(HANDLER)
@@ -263,7 +263,7 @@ def test_what_goes_wrong_in_a_handler_is_told_and_the_session_goes_on(
                 assert "the model is out" in client.updates[-1]["error"]["message"]
 
 
-def test_a_handler_that_cannot_be_made_is_told_to_the_editor(tmp_path: Path) -> None:
+def test_a_handler_that_cannot_be_made_is_reported_to_the_editor(tmp_path: Path) -> None:
     (tmp_path / "handler.py").write_text(HANDLER)
     with editor("--handler", f"{tmp_path / 'handler.py'}:Broken") as client:
         with pytest.raises(RuntimeError, match="no key"):
@@ -339,10 +339,12 @@ BAD: list[tuple[list[str], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("options", "said"), BAD, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+    ("options", "message"),
+    BAD,
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_is_wrong_with_the_options_is_said_before_anything_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], said: str
+def test_what_is_wrong_with_the_options_is_reported_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
 ) -> None:
     from click.testing import CliRunner
 
@@ -357,7 +359,7 @@ def test_what_is_wrong_with_the_options_is_said_before_anything_starts(
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["agent", *options])
     assert result.exit_code == 2
-    assert said in result.output
+    assert message in result.output
 
 
 def test_a_mistake_ends_the_process_with_2_and_leaves_stdout_alone(tmp_path: Path) -> None:
@@ -371,12 +373,12 @@ def test_a_mistake_ends_the_process_with_2_and_leaves_stdout_alone(tmp_path: Pat
     assert b"No such file" in done.stderr
 
 
-def test_the_help_tells_of_every_option() -> None:
+def test_the_help_shows_of_every_option() -> None:
     done = subprocess.run(
         [*CALLSHEET, "agent", "--help"], capture_output=True, text=True, check=True
     )
-    told = set(re.findall(r"--(\w+)", done.stdout))
-    assert told == {
+    reported = set(re.findall(r"--(\w+)", done.stdout))
+    assert reported == {
         "protocol",
         "permission",
         "history",
@@ -388,7 +390,7 @@ def test_the_help_tells_of_every_option() -> None:
     }
 
 
-def test_somebody_at_a_terminal_is_told_what_this_is() -> None:
+def test_somebody_at_a_terminal_is_reported_what_this_is() -> None:
     master, slave = pty.openpty()
     process = subprocess.Popen(
         [*CALLSHEET, "agent"], stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE

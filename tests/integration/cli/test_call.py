@@ -145,7 +145,7 @@ def test_a_result_is_the_tool_s_own_as_json(call: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("protocol", [1, 2])
-def test_acp_gives_valid_lines_of_a_call_that_ends(call: Any, protocol: int) -> None:
+def test_acp_returns_valid_lines_of_a_call_that_ends(call: Any, protocol: int) -> None:
     done = call("count", "n=3", "--format", "acp", "--protocol", str(protocol))
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -157,7 +157,7 @@ def test_acp_gives_valid_lines_of_a_call_that_ends(call: Any, protocol: int) -> 
     assert first["sessionUpdate"] == ("tool_call" if protocol == 1 else "tool_call_update")
 
 
-def test_a_tool_that_fails_exits_with_1_and_says_why(call: Any) -> None:
+def test_a_tool_that_fails_exits_with_1_and_shows_why(call: Any) -> None:
     done = call("show", "path=missing.txt")
     assert (done.returncode, done.stderr) == (1, "")
     assert "missing.txt: No such file or directory" in done.stdout
@@ -228,7 +228,7 @@ def test_a_reader_that_has_enough_ends_it_quietly(tools: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("style", ["pretty", "acp"])
-def test_a_full_disk_is_told_in_one_line(tools: str, tmp_path: Path, style: str) -> None:
+def test_a_full_disk_is_reported_in_one_line(tools: str, tmp_path: Path, style: str) -> None:
     command = [*CALLSHEET, "call", "say", "words=x", "--format", style, "--tools", tools]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
@@ -269,7 +269,7 @@ def start(tools: str, cwd: Path, *args: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize(("sign", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_cancels_the_call_and_its_output_is_kept(
+def test_a_signal_cancels_the_call_and_its_output_is_stored(
     tools: str, tmp_path: Path, sign: signal.Signals, code: int
 ) -> None:
     with start(tools, tmp_path, "count", "n=1000", "delay=0.01") as child:
@@ -412,7 +412,7 @@ def test_an_interrupted_terminal_gets_its_cursor_back(on_terminal: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (["shwo", "path=a"], "there is no tool 'shwo'; did you mean show?"),
         (["zzzzzz"], "there are: read, write"),
@@ -436,14 +436,14 @@ def test_an_interrupted_terminal_gets_its_cursor_back(on_terminal: Any) -> None:
         (["show", "path=a", "--color"], "No such option '--color'"),
     ],
 )
-def test_bad_usage_is_named_and_exits_with_2(tools: str, args: list[str], said: str) -> None:
+def test_bad_usage_is_named_and_exits_with_2(tools: str, args: list[str], message: str) -> None:
     done = CliRunner().invoke(app, ["call", *args, "--tools", tools])
     assert (done.exit_code, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("x = (\n", "t.py:1: '(' was never closed"),
         ("import os\nimport no_such_module\n", "t.py:2: ModuleNotFoundError: No module named 'no_such_module'"),
@@ -453,8 +453,8 @@ def test_bad_usage_is_named_and_exits_with_2(tools: str, args: list[str], said: 
         ("from callsheet import tool\n@tool(name='a')\ndef f(): ...\n@tool(name='a')\ndef g(): ...", "two tools named 'a'"),
     ],
 )  # fmt: skip
-def test_a_file_of_tools_that_can_t_be_used_is_told_with_its_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+def test_a_file_of_tools_that_can_t_be_used_is_reported_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "t", raising=False)
@@ -463,7 +463,7 @@ def test_a_file_of_tools_that_can_t_be_used_is_told_with_its_line(
     monkeypatch.delitem(sys.modules, "t", raising=False)
     assert (done.exit_code, done.stdout) == (2, "")
     assert "--tools" in done.stderr
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 # Values

@@ -53,7 +53,7 @@ def test_a_reader_that_goes_away_ends_it_quietly() -> None:
     assert errors == b""
 
 
-def test_a_full_disk_is_told_in_one_line() -> None:
+def test_a_full_disk_is_reported_in_one_line() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [*CALLSHEET, "demo"],
@@ -66,7 +66,7 @@ def test_a_full_disk_is_told_in_one_line() -> None:
     assert (done.returncode, done.stderr) == (1, "callsheet: No space left on device\n")
 
 
-def test_a_closed_stdout_is_told_in_one_line() -> None:
+def test_a_closed_stdout_is_reported_in_one_line() -> None:
     line = " ".join([*CALLSHEET, "demo", ">&-"])
     done = subprocess.run(
         ["sh", "-c", line], stderr=subprocess.PIPE, text=True, timeout=60, check=False

@@ -101,7 +101,7 @@ def test_filters_choose_calls(cli: Cli, options: list[str], tools: list[str]) ->
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--status", "done"], "expected one of open, pending, in_progress, paused, completed"),
         (["--status", "exit 3"], "expected exit_code"),
@@ -126,14 +126,14 @@ def test_filters_choose_calls(cli: Cli, options: list[str], tools: list[str]) ->
     ],
 )
 def test_a_wrong_argument_is_named_with_what_is_right(
-    cli: Cli, options: list[str], said: str
+    cli: Cli, options: list[str], message: str
 ) -> None:
     done = cli("history", *options)
     assert (done.code, done.out) == (2, "")
-    assert said in done.err
+    assert message in done.err
 
 
-def test_what_nobody_has_done_is_said_on_stderr(cli: Cli) -> None:
+def test_what_nobody_has_done_is_reported_on_stderr(cli: Cli) -> None:
     done = cli("history", "--tool", "fetch")
     assert (done.code, done.out) == (0, "")
     assert "no call is like that" in done.err
@@ -154,7 +154,7 @@ def keep_many(url: str, calls: int, sessions: int = 1) -> None:
 
 
 @pytest.mark.parametrize("style", ["table", "json"])
-def test_what_is_left_out_is_said_where_nobody_has_asked_for_less(
+def test_what_is_left_out_is_reported_where_nobody_has_asked_for_less(
     own: Cli, tmp_path: Path, style: str
 ) -> None:
     keep_many(f"sqlite:///{tmp_path}/h.sqlite", 54, sessions=51)
@@ -191,7 +191,7 @@ def test_ctrl_c_ends_a_long_list(own: Cli, tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("command", [[], ["sessions"], ["stats"], ["export"]])
-def test_no_history_yet_is_said_kindly_and_is_no_failure(own: Cli, command: list[str]) -> None:
+def test_no_history_yet_is_reported_kindly_and_is_no_failure(own: Cli, command: list[str]) -> None:
     done = own("history", *command)
     assert (done.code, done.out) == (0, "")
     assert "There is no history at" in done.err
@@ -217,7 +217,7 @@ def test_what_is_looked_for_is_not_found_where_there_is_no_history(
     assert "no history is kept: it is off" in off.err
 
 
-def test_an_empty_history_says_how_calls_get_there(own: Cli, copy: str) -> None:
+def test_an_empty_history_shows_how_calls_get_there(own: Cli, copy: str) -> None:
     assert own("history", "prune", "--keep-calls", "0", "--yes").code == 0
     done = own("history")
     assert (done.code, done.out) == (0, "")
@@ -233,8 +233,8 @@ def test_an_empty_history_says_how_calls_get_there(own: Cli, copy: str) -> None:
     [["history"], ["show", "last"], ["replay", "last"], ["history", "prune", "--yes"],
      ["history", "vacuum"], ["history", "stats"]],
 )  # fmt: skip
-def test_a_store_that_can_t_be_read_is_said_in_one_line_and_left_alone(
-    kept: str, own: Cli, tmp_path: Path, command: list[str]
+def test_a_store_that_can_t_be_read_is_reported_in_one_line_and_left_alone(
+    stored: str, own: Cli, tmp_path: Path, command: list[str]
 ) -> None:
     file = tmp_path / "h.sqlite"
     file.write_text("something else entirely " * 9)
@@ -243,7 +243,7 @@ def test_a_store_that_can_t_be_read_is_said_in_one_line_and_left_alone(
     assert "is damaged or no history" in done.err
     assert done.err.count("\n") == 1
     assert file.read_text().startswith("something else")
-    shutil.copy(kept.removeprefix("sqlite:///"), file)
+    shutil.copy(stored.removeprefix("sqlite:///"), file)
     with sqlite3.connect(file) as db:
         db.execute(f"PRAGMA user_version = {VERSION + 1}")
     db.close()
@@ -253,7 +253,7 @@ def test_a_store_that_can_t_be_read_is_said_in_one_line_and_left_alone(
     assert done.err.count("\n") == 1
 
 
-def test_a_server_without_its_package_says_what_to_install(
+def test_a_server_without_its_package_shows_what_to_install(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "asyncpg", None)
@@ -265,26 +265,26 @@ def test_a_server_without_its_package_says_what_to_install(
     assert done.err.count("\n") == 1
 
 
-def test_a_directory_is_said_to_be_one(own: Cli, tmp_path: Path) -> None:
+def test_a_directory_is_reported_as_one(own: Cli, tmp_path: Path) -> None:
     for command in (["history"], ["history", "vacuum"], ["show", "last"]):
         done = own(*command, "--history", str(tmp_path))
         assert (done.code, done.out) == (1, "")
-        said = f"{tmp_path} is a directory; name a file in it: {tmp_path}/history.sqlite."
-        assert done.err == f"callsheet: {said}\n"
+        message = f"{tmp_path} is a directory; name a file in it: {tmp_path}/history.sqlite."
+        assert done.err == f"callsheet: {message}\n"
     done = own("call", "think", "thought=x", "--history", str(tmp_path))
     assert done.code == 0
-    assert done.err == f"callsheet: history: {said} Nothing is kept.\n"
+    assert done.err == f"callsheet: history: {message} Nothing is kept.\n"
     assert list(tmp_path.iterdir()) == []
 
 
 # Pipes, terminals, following
 
 
-def test_a_reader_that_has_enough_ends_it_quietly(kept: str) -> None:
+def test_a_reader_that_has_enough_ends_it_quietly(stored: str) -> None:
     line = f"{shlex.join(CALLSHEET)} history --limit 0 | head -1"
     done = subprocess.run(
         ["sh", "-c", line],
-        env={**os.environ, "CALLSHEET_HISTORY": kept},
+        env={**os.environ, "CALLSHEET_HISTORY": stored},
         capture_output=True,
         text=True,
         timeout=30,
@@ -296,9 +296,9 @@ def test_a_reader_that_has_enough_ends_it_quietly(kept: str) -> None:
 
 @pytest.mark.parametrize("columns", [60, 120])
 def test_on_a_terminal_every_call_is_one_row_of_its_width(
-    kept: str, tmp_path: Path, columns: int
+    stored: str, tmp_path: Path, columns: int
 ) -> None:
-    terminal = Terminal(["history"], tmp_path, columns=columns, CALLSHEET_HISTORY=kept)
+    terminal = Terminal(["history"], tmp_path, columns=columns, CALLSHEET_HISTORY=stored)
     assert terminal.end() == 0
     assert "\x1b[1;32m✓" in terminal.text
     assert "\x1b[1;31m✗" in terminal.text
@@ -344,8 +344,8 @@ def test_a_table_that_stays_has_times_that_stay_true() -> None:
     assert rows[2].startswith("✓  2026-11-15  read")
 
 
-def test_no_color_takes_the_colours_away(kept: str, tmp_path: Path) -> None:
-    terminal = Terminal(["history"], tmp_path, CALLSHEET_HISTORY=kept, NO_COLOR="1")
+def test_no_color_takes_the_colours_away(stored: str, tmp_path: Path) -> None:
+    terminal = Terminal(["history"], tmp_path, CALLSHEET_HISTORY=stored, NO_COLOR="1")
     assert terminal.end() == 0
     assert "\x1b[1m✓" in terminal.text
     assert "\x1b[1;3" not in terminal.text
@@ -396,11 +396,11 @@ def test_ids_are_shortened_only_as_far_as_they_differ() -> None:
     assert all(key.endswith(end) for key, end in short.items())
 
 
-def test_times_are_told_as_people_tell_them() -> None:
+def test_times_are_reported_as_people_show_them() -> None:
     day = 86400
     ages = [0, 12, 125, 3 * 3600, 5 * day, 29 * day]
-    told = ["just now", "12 s ago", "2 min ago", "3 h ago", "5 d ago", "29 d ago"]
-    assert [ago(1e9 - age, 1e9) for age in ages] == told
+    reported = ["just now", "12 s ago", "2 min ago", "3 h ago", "5 d ago", "29 d ago"]
+    assert [ago(1e9 - age, 1e9) for age in ages] == reported
     assert ago(1e9 - 90 * day, 1e9).startswith("2001-06")
     assert [short_duration(ms) for ms in (0, 999.6, 59_940, 185_000, 9e6)] == [
         "0 ms", "1.0 s", "59.9 s", "3.1 min", "2.5 h",
@@ -427,7 +427,7 @@ def call(url: str, cwd: Path, *args: str) -> subprocess.Popen[bytes]:
     )
 
 
-def test_following_tells_of_new_calls_and_of_their_ends_until_ctrl_c(
+def test_following_shows_of_new_calls_and_of_their_ends_until_ctrl_c(
     copy: str, tmp_path: Path
 ) -> None:
     with start(copy, "--follow", "--format", "json", "--limit", "1") as follower:
@@ -450,7 +450,7 @@ def test_following_tells_of_new_calls_and_of_their_ends_until_ctrl_c(
         assert follower.wait(timeout=20) == 130
 
 
-def test_following_by_search_and_status_tells_only_of_what_is_meant(
+def test_following_by_search_and_status_shows_only_of_what_is_meant(
     copy: str, tmp_path: Path
 ) -> None:
     options = ["--follow", "--search", "hay", "--status", "failed"]
@@ -517,7 +517,7 @@ def test_stats_are_of_the_calls_that_are_asked_for(cli: Cli) -> None:
     assert done.err == "callsheet: no call is like that; `callsheet history` lists all\n"
 
 
-def test_export_gives_every_call_whole_as_a_line(cli: Cli, tmp_path: Path) -> None:
+def test_export_returns_every_call_whole_as_a_line(cli: Cli, tmp_path: Path) -> None:
     calls = [json.loads(line) for line in cli("history", "export").out.splitlines()]
     assert [one["toolCallId"] for one in calls] == [one["id"] for one in listed(cli)]
     assert calls[4]["rawInput"] == {"command": "echo needle in the hay; exit 3"}
@@ -550,13 +550,13 @@ def test_csv_is_quoted_and_no_cell_is_a_formula(tmp_path: Path, own: Cli) -> Non
     done = own("history", "export", "--format", "csv")
     rows = list(csv.DictReader(done.out.splitlines(keepends=True)))
     assert set(rows[0]) == FIELDS
-    told = [row["title"] for row in rows]
-    assert told[:4] == ["plain, with a comma", "'@x", "'-1", "'+1"]
-    assert told[4].startswith("'=HYPERLINK(")
+    reported = [row["title"] for row in rows]
+    assert reported[:4] == ["plain, with a comma", "'@x", "'-1", "'+1"]
+    assert reported[4].startswith("'=HYPERLINK(")
     assert not any(cell.startswith(("=", "+", "-", "@")) for row in rows for cell in row.values())
 
 
-def test_a_file_that_can_t_be_written_is_said(cli: Cli, tmp_path: Path) -> None:
+def test_a_file_that_can_t_be_written_is_reported(cli: Cli, tmp_path: Path) -> None:
     done = cli("history", "export", "-o", str(tmp_path / "no" / "such"))
     assert done.code == 1
     assert "can't be written: No such file or directory" in done.err
@@ -565,7 +565,7 @@ def test_a_file_that_can_t_be_written_is_said(cli: Cli, tmp_path: Path) -> None:
 # What runs no more
 
 
-def test_what_a_crash_has_left_open_is_told_as_abandoned(tmp_path: Path, own: Cli) -> None:
+def test_what_a_crash_has_left_open_is_reported_as_abandoned(tmp_path: Path, own: Cli) -> None:
     url = f"sqlite:///{tmp_path}/h.sqlite"
     with call(url, tmp_path, "bash", "command=sleep 60") as child:
         stop = time.monotonic() + 20

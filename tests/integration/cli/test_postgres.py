@@ -43,8 +43,8 @@ def test_every_command_works_with_a_server(cli: Cli) -> None:
     assert json.loads(cli("history", "stats", "--format", "json").out)["calls"] == 6
     assert len(cli("history", "export").out.splitlines()) == 6
     assert len(cli("history", "sessions").out.splitlines()) == 2
-    kept = cli("call", "think", "thought=here, too")
-    assert (kept.code, kept.err) == (0, "")
+    stored = cli("call", "think", "thought=here, too")
+    assert (stored.code, stored.err) == (0, "")
     assert cli("show", "last").out.startswith("Thinking\nhere, too\n")
     assert "Removed 3 calls" in cli("history", "prune", "--keep-calls", "4", "--yes").err
     assert f"Removed session {ONE} with 2 calls" in cli("history", "forget", ONE, "--yes").err
@@ -52,7 +52,7 @@ def test_every_command_works_with_a_server(cli: Cli) -> None:
     assert len(cli("history").out.splitlines()) == 2
 
 
-def test_a_server_that_is_not_there_is_said_in_one_line_without_the_password(cli: Cli) -> None:
+def test_a_server_that_is_not_there_is_reported_in_one_line_without_the_password(cli: Cli) -> None:
     for command in (["history"], ["show", "last"], ["history", "prune", "--yes"]):
         done = cli(*command, "--history", "postgresql://me:hidden@127.0.0.1:1/x")
         assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)

@@ -33,7 +33,7 @@ async def much(file: Path, count: int) -> None:
     await history.close()
 
 
-def test_prune_says_what_would_go_and_then_what_went(copy: str, own: Cli) -> None:
+def test_prune_shows_what_would_go_and_then_what_went(copy: str, own: Cli) -> None:
     done = own("history", "prune", "--keep-calls", "2", "--dry-run")
     assert (done.code, done.err) == (0, "4 calls besides the newest 2\n")
     assert len(listed(own)) == 6
@@ -62,7 +62,7 @@ def test_prune_holds_each_limit(copy: str, own: Cli, limits: list[str], left: in
     assert len(listed(own)) == left
 
 
-def test_prune_gives_the_space_back(tmp_path: Path, own: Cli) -> None:
+def test_prune_returns_the_space_back(tmp_path: Path, own: Cli) -> None:
     file = tmp_path / "h.sqlite"
     asyncio.run(much(file, 40))
     before = file.stat().st_size
@@ -86,7 +86,7 @@ def test_prune_asks_on_a_terminal(
 
 
 @pytest.mark.parametrize(("answer", "code"), [(CTRL_C, 130), ("\n", 1), ("y\n", 0)])
-def test_forget_asks_also_if_the_whole_id_is_given(
+def test_forget_asks_also_if_the_whole_id_is_passed(
     copy: str, tmp_path: Path, own: Cli, answer: str, code: int
 ) -> None:
     terminal = Terminal(["history", "forget", TWO], tmp_path, CALLSHEET_HISTORY=copy)
@@ -136,28 +136,28 @@ def test_spill_files_go_with_their_calls_and_others_stay(
 def test_forget_removes_one_session(copy: str, own: Cli) -> None:
     done = own("history", "forget", "AAAAA", "--yes")
     assert done.code == 0
-    told, removed = done.err.splitlines()
-    assert told.startswith(f"{ONE}  Fix the parser  5 calls, ")
+    reported, removed = done.err.splitlines()
+    assert reported.startswith(f"{ONE}  Fix the parser  5 calls, ")
     assert removed.startswith(f"Removed session {ONE} with 5 calls, 2 messages. ")
     assert [one["session"] for one in listed(own)] == [TWO]
     assert own("history", "forget", ONE, "--yes").code == 1
     assert own("history", "forget", TWO, "--yes").code == 0
 
 
-def test_vacuum_says_how_large_the_store_was_and_is(copy: str, own: Cli) -> None:
+def test_vacuum_shows_how_large_the_store_was_and_is(copy: str, own: Cli) -> None:
     done = own("history", "vacuum")
     assert (done.code, done.out) == (0, "")
     assert " before, " in done.err
     assert len(listed(own)) == 6
 
 
-def test_what_a_limit_of_bytes_removes_is_told_about_right(own: Cli, tmp_path: Path) -> None:
+def test_what_a_limit_of_bytes_removes_is_reported_about_right(own: Cli, tmp_path: Path) -> None:
     asyncio.run(much(tmp_path / "h.sqlite", 40))
     size = json.loads(own("history", "stats", "--format", "json").out)["fileBytes"]
     options = ["prune", "--max-size", str(size * 2 // 3)]
-    said = own("history", *options, "--dry-run").err
+    message = own("history", *options, "--dry-run").err
     found = re.fullmatch(
-        r"about (\d+) calls, for the store takes \d+ kB, and \d+ kB are allowed\n", said
+        r"about (\d+) calls, for the store takes \d+ kB, and \d+ kB are allowed\n", message
     )
     assert found
     assert own("history", *options, "--yes").code == 0
@@ -165,12 +165,14 @@ def test_what_a_limit_of_bytes_removes_is_told_about_right(own: Cli, tmp_path: P
     assert abs(int(found[1]) - gone) <= 4 < gone
 
 
-def test_what_a_limit_for_sessions_removes_is_told_about_right(own: Cli, tmp_path: Path) -> None:
+def test_what_a_limit_for_sessions_removes_is_reported_about_right(
+    own: Cli, tmp_path: Path
+) -> None:
     asyncio.run(much(tmp_path / "h.sqlite", 40))
     asyncio.run(fill(f"sqlite:///{tmp_path}/h.sqlite", tmp_path))
     options = ["prune", "--per-session-size", "200kB"]
-    said = own("history", *options, "--dry-run").err
-    found = re.fullmatch(r"about (\d+) calls of 1 session larger than 200 kB\n", said)
+    message = own("history", *options, "--dry-run").err
+    found = re.fullmatch(r"about (\d+) calls of 1 session larger than 200 kB\n", message)
     assert found
     done = own("history", *options, "--yes")
     gone = re.search(r"Removed (\d+) calls", done.err)

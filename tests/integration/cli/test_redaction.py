@@ -125,13 +125,13 @@ WAYS = [by_agent, by_call, by_history, by_tap, by_repair]
 def test_the_users_rules_and_exceptions_hold_in_every_command(
     home: Path, way: Callable[[Path, Command], str], command: Command
 ) -> None:
-    said = way(home, command)
-    assert "[redacted:acme-badge" in said
-    assert "[redacted:proj-badge" in said
-    assert "[redacted:aws" in said
-    assert "ACME-0000" in said
-    assert TOKEN in said
-    assert not any(secret in said for secret in ("ACME-1234", "PROJ-5678", AWS))
+    message = way(home, command)
+    assert "[redacted:acme-badge" in message
+    assert "[redacted:proj-badge" in message
+    assert "[redacted:aws" in message
+    assert "ACME-0000" in message
+    assert TOKEN in message
+    assert not any(secret in message for secret in ("ACME-1234", "PROJ-5678", AWS))
 
 
 def test_a_file_that_is_named_holds_as_well(home: Path, command: Command) -> None:
@@ -143,11 +143,11 @@ def test_a_file_that_is_named_holds_as_well(home: Path, command: Command) -> Non
 
 
 def test_check_finds_what_the_users_rules_find(home: Path, command: Command) -> None:
-    said = in_process(
+    message = in_process(
         home, command, "check", "--select", "safety/secret", "--all", "r.jsonl"
     ).stdout
-    assert "acme-badge" in said
-    assert "proj-badge" in said
+    assert "acme-badge" in message
+    assert "proj-badge" in message
 
 
 def test_check_makes_the_users_exceptions_as_well(home: Path, command: Command) -> None:
@@ -242,9 +242,9 @@ def test_a_project_takes_no_rule_away_and_stops_nothing(
     redactor_of: Callable[..., Redactor], project: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own = RULE.format(table="redact", name="acme-badge", word="ACME")
-    said = redactor_of(project, own).text(f"rm -rf /x; ACME-1234 {AWS}")[0]
-    assert said.startswith("rm -rf /x; [redacted:acme-badge")
-    assert AWS not in said
+    message = redactor_of(project, own).text(f"rm -rf /x; ACME-1234 {AWS}")[0]
+    assert message.startswith("rm -rf /x; [redacted:acme-badge")
+    assert AWS not in message
     assert "pyproject.toml: [tool.callsheet.redact" in capsys.readouterr().err
 
 

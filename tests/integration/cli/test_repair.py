@@ -53,11 +53,11 @@ def test_a_file_gets_what_stdout_would_and_only_its_owner_can_read_it(
     repair: Repair, tmp_path: Path
 ) -> None:
     out = tmp_path / "out.jsonl"
-    told = repair(RECORDING)
-    assert repair(RECORDING, "-o", out) == (0, "", told.err)
-    assert out.read_text() == told.out == repair(RECORDING, "-o", "-").out
+    reported = repair(RECORDING)
+    assert repair(RECORDING, "-o", out) == (0, "", reported.err)
+    assert out.read_text() == reported.out == repair(RECORDING, "-o", "-").out
     assert out.stat().st_mode & 0o777 == 0o600
-    assert told.err.startswith("callsheet repair: 11 calls\n")
+    assert reported.err.startswith("callsheet repair: 11 calls\n")
 
 
 def test_a_recording_may_be_written_over_by_its_repair(repair: Repair, tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_what_is_no_plain_file_is_written_to_and_stays_what_it_is(
 
 
 @pytest.mark.parametrize("output", ["nowhere/out.jsonl", "."])
-def test_where_nothing_can_be_written_the_name_that_was_given_is_told(
+def test_where_nothing_can_be_written_the_name_that_was_passed_is_reported(
     output: str, repair: Repair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -105,8 +105,8 @@ def test_a_file_without_a_message_is_no_recording(
     file, out = tmp_path / "file.jsonl", tmp_path / "out.jsonl"
     file.write_bytes(data)
     out.write_text("of before")
-    said = f"callsheet repair: {file}: there is no message in it\n"
-    assert repair(file, "-o", out) == (2, "", said)
+    message = f"callsheet repair: {file}: there is no message in it\n"
+    assert repair(file, "-o", out) == (2, "", message)
     assert out.read_text() == "of before"
 
 
@@ -122,16 +122,16 @@ def test_without_repair_calls_are_shown_as_the_agent_reports_them(repair: Repair
     assert "titles replaced" not in err
 
 
-def test_bytes_are_told_of_all_that_is_about_calls_also_of_requests_for_permission(
+def test_bytes_are_reported_of_all_that_is_about_calls_also_of_requests_for_permission(
     repair: Repair,
 ) -> None:
     lines = [json.loads(line) for line in repair(RECORDING).out.splitlines()]
-    told = [
+    reported = [
         line["msg"] for line in lines if line["dir"] == "agent->client" and _is_about_calls(line)
     ]
-    assert any(message["method"] == "session/request_permission" for message in told)
+    assert any(message["method"] == "session/request_permission" for message in reported)
     account = _repaired().account
-    assert account.sent == sum(len(msgspec.json.encode(message)) + 1 for message in told)
+    assert account.sent == sum(len(msgspec.json.encode(message)) + 1 for message in reported)
 
 
 def _is_about_calls(line: dict[str, Any]) -> bool:
@@ -168,14 +168,14 @@ def test_a_repaired_recording_has_no_secrets_where_one_side_needed_them(
     assert repair(file, "--no-redact").out == file.read_text()
 
 
-def test_what_is_asked_for_wrongly_is_said(repair: Repair) -> None:
-    for arguments, said in (
+def test_what_is_asked_for_wrongly_is_reported(repair: Repair) -> None:
+    for arguments, message in (
         (["nothing.jsonl"], "callsheet repair: nothing.jsonl: No such file or directory\n"),
         ([RECORDING, "--report", "-"], "name a file"),
         ([RECORDING, "--locale", "klingon"], "'klingon': expected one of en, de, "),
     ):
         code, out, err = repair(*arguments)
-        assert (code, out, said in err) == (2, "", True), err
+        assert (code, out, message in err) == (2, "", True), err
 
 
 @pytest.mark.parametrize("options", [["--report", "in.jsonl"], ["-o", "x", "--report", "./x"]])
@@ -197,12 +197,12 @@ def test_a_full_disk_is_the_outputs_fault(repair: Repair) -> None:
     assert (code, err) == (2, "callsheet repair: /dev/full: No space left on device\n")
 
 
-def test_a_recording_without_calls_is_said_to_have_none(repair: Repair, tmp_path: Path) -> None:
+def test_a_recording_without_calls_is_reported_to_have_none(repair: Repair, tmp_path: Path) -> None:
     file = tmp_path / "few.jsonl"
     file.write_text('{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}\n')
     assert repair(file).err == "callsheet repair: no calls\n"
 
 
 def test_a_directory_is_no_recording(repair: Repair, tmp_path: Path) -> None:
-    said = f"callsheet repair: {tmp_path}: Is a directory; name one recording\n"
-    assert repair(tmp_path) == (2, "", said)
+    message = f"callsheet repair: {tmp_path}: Is a directory; name one recording\n"
+    assert repair(tmp_path) == (2, "", message)

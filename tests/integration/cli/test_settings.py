@@ -79,7 +79,7 @@ def test_a_flag_beats_the_environment_beats_a_file(tmp_path: Path) -> None:
     assert url("off", CALLSHEET_HISTORY="/of/env.db") is None
 
 
-def test_a_file_says_how_much_is_kept(tmp_path: Path) -> None:
+def test_a_file_shows_how_much_is_stored(tmp_path: Path) -> None:
     file = toml(
         tmp_path / "c.toml",
         '[history]\nmax_age = "2w"\nmax_calls = 7\nmax_bytes = "1.5GB"\n'
@@ -96,7 +96,7 @@ def test_a_file_says_how_much_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[history\n", "no TOML"),
         (
@@ -120,13 +120,13 @@ def test_a_file_says_how_much_is_kept(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_is_wrong_is_named_with_what_is_wrong(
-    tmp_path: Path, text: str, said: str
+    tmp_path: Path, text: str, message: str
 ) -> None:
     file = toml(tmp_path / "c.toml", text)
     with pytest.raises(BadSettings) as caught:
         history_settings(environ=environ(tmp_path, CALLSHEET_CONFIG=str(file)))
     assert str(file) in str(caught.value)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_what_is_no_moment_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("style", ["pretty", "acp", "result"])
-def test_a_call_is_kept_and_nothing_more_is_said(
+def test_a_call_is_stored_and_nothing_more_is_reported(
     tmp_path: Path, command: Command, style: str
 ) -> None:
     (tmp_path / "a.txt").write_text("one\n")
@@ -187,12 +187,12 @@ def test_a_call_is_kept_and_nothing_more_is_said(
         "Reading a.txt",
     )
     if style == "acp":
-        told = [json.loads(line)["params"] for line in done.stdout.splitlines()]
-        assert {one["sessionId"] for one in told} == {found["session"]}
-        assert {one["update"]["toolCallId"] for one in told} == {found["id"]}
+        reported = [json.loads(line)["params"] for line in done.stdout.splitlines()]
+        assert {one["sessionId"] for one in reported} == {found["session"]}
+        assert {one["update"]["toolCallId"] for one in reported} == {found["id"]}
 
 
-def test_secrets_of_a_call_are_not_kept(tmp_path: Path, command: Command) -> None:
+def test_secrets_of_a_call_are_not_stored(tmp_path: Path, command: Command) -> None:
     secret = "ghp_" + "a1B2" * 9
     (tmp_path / "a.txt").write_text(secret)
     done = command(
@@ -205,7 +205,9 @@ def test_secrets_of_a_call_are_not_kept(tmp_path: Path, command: Command) -> Non
 
 
 @pytest.mark.parametrize("how", ["off", "flag"])
-def test_a_call_can_be_kept_out_of_the_history(tmp_path: Path, command: Command, how: str) -> None:
+def test_a_call_can_be_stored_out_of_the_history(
+    tmp_path: Path, command: Command, how: str
+) -> None:
     options = ["--history", "off"] if how == "flag" else []
     env = {"CALLSHEET_HISTORY": "off" if how == "off" else "h.sqlite"}
     done = command("call", "think", "thought=x", *options, cwd=tmp_path, **env)
@@ -214,21 +216,21 @@ def test_a_call_can_be_kept_out_of_the_history(tmp_path: Path, command: Command,
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("ftp://x/y", "/DATABASE, or off. Nothing is kept."),
         ("/proc/nowhere/h.sqlite", "can't be made"),
     ],
 )
-def test_a_broken_history_is_said_once_and_does_not_break_the_call(
-    tmp_path: Path, command: Command, url: str, said: str
+def test_a_broken_history_is_reported_once_and_does_not_break_the_call(
+    tmp_path: Path, command: Command, url: str, message: str
 ) -> None:
     done = command("call", "think", "thought=x", cwd=tmp_path, CALLSHEET_HISTORY=url)
     assert done.returncode == 0
     assert done.stdout.startswith("Thinking\nx\ncompleted")
     problem, *outcome = done.stderr.splitlines()
     assert problem.startswith("callsheet: history: ")
-    assert said in problem
+    assert message in problem
     assert all("is written the next time" in line for line in outcome)
 
 
@@ -336,7 +338,7 @@ def test_tables_of_others_are_left_alone(tmp_path: Path):
     assert history_settings(environ={"HOME": str(tmp_path)}, cwd=tmp_path)[1] == KEEP
 
 
-def test_a_project_that_says_nothing_of_it_leaves_the_users_history_alone(tmp_path: Path) -> None:
+def test_a_project_that_shows_nothing_of_it_leaves_the_users_history_alone(tmp_path: Path) -> None:
     toml(tmp_path / "config/callsheet/callsheet.toml", '[history]\nurl = "/of/user.db"\n')
     toml(tmp_path / "pyproject.toml", "[tool.callsheet.redact]\n")
     assert history_settings(environ=environ(tmp_path), cwd=tmp_path)[0] == "/of/user.db"
@@ -406,8 +408,8 @@ def test_a_project_s_broken_file_is_warned_of_once_and_left_out(
     spoil(tmp_path / "pyproject.toml", how)
     for _ in range(3):
         assert history_settings(environ=own, cwd=tmp_path) == history_settings(environ=own, cwd="/")
-    said = capsys.readouterr().err
-    assert (said.count("\n"), said.count("pyproject.toml")) == (1, 1)
+    message = capsys.readouterr().err
+    assert (message.count("\n"), message.count("pyproject.toml")) == (1, 1)
     # The same file, named by the user, is an error.
     named = own | {"CALLSHEET_CONFIG": str(tmp_path / "pyproject.toml")}
     if how not in ("wrong scheme", "no home", "nul in a path"):

@@ -30,16 +30,16 @@ LIVE = {name: Recorder(peer) for name, peer in PEERS.items()}
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> str:
-    directory = tmp_path_factory.mktemp("kept")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> str:
+    directory = tmp_path_factory.mktemp("stored")
     url = f"sqlite:///{directory}/h.sqlite"
     asyncio.run(fill(url, directory, *LIVE.values()))
     return url
 
 
 @pytest.fixture
-def cli(kept: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
-    return cli_in_process(capsys, monkeypatch, kept)
+def cli(stored: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    return cli_in_process(capsys, monkeypatch, stored)
 
 
 @pytest.fixture
@@ -81,15 +81,15 @@ def test_a_call_is_found_by_its_beginning_its_end_and_as_the_last(cli: Cli) -> N
     assert cli("show", "last", "--session", ONE).out.startswith("Writing to b.txt\n")
 
 
-def test_json_is_the_tool_call_that_a_client_was_told(cli: Cli) -> None:
+def test_json_is_the_tool_call_that_a_client_was_reported(cli: Cli) -> None:
     (key,) = ids(cli, "--tool", "write")
     done = cli("show", key, "--format", "json")
-    told = json.loads(done.out)
-    schemas.check_update(1, {name: told[name] for name in told if name not in BESIDE})
+    reported = json.loads(done.out)
+    schemas.check_update(1, {name: reported[name] for name in reported if name not in BESIDE})
     last = [one for one in updates_in(LIVE["text"].lines) if one["toolCallId"] == key][-1]
-    assert told["status"] == last["status"] == "completed"
-    assert told["content"] == last["content"]
-    assert told["sessionId"] == ONE
+    assert reported["status"] == last["status"] == "completed"
+    assert reported["content"] == last["content"]
+    assert reported["sessionId"] == ONE
     (ran,) = ids(cli, "--status", "exit_code")
     (terminal,) = json.loads(cli("show", ran, "--format", "json").out)["terminals"]
     assert (terminal["tail"], terminal["exit"]) == ("needle in the hay\n", {"exitCode": 3})
@@ -132,7 +132,9 @@ def test_the_same_id_in_two_sessions_asks_for_the_session(own: Cli, tmp_path: Pa
     assert f"in {TWO}" in own("show", "same", "--session", TWO).out
 
 
-def test_it_says_where_the_whole_is_and_whether_it_is_still_there(own: Cli, tmp_path: Path) -> None:
+def test_it_shows_where_the_whole_is_and_whether_it_is_still_there(
+    own: Cli, tmp_path: Path
+) -> None:
     spill = asyncio.run(fill_with_spill(f"sqlite:///{tmp_path}/h.sqlite", tmp_path))
     assert f"whole in: {spill}, 20 kB" in own("show", "last").out
     spill.unlink()
@@ -161,7 +163,7 @@ def test_on_a_terminal_a_call_is_a_card_and_a_long_one_is_cut_unless_asked(
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_replay_tells_a_client_just_what_it_saw_live(cli: Cli, name: str) -> None:
+def test_replay_shows_a_client_just_what_it_saw_live(cli: Cli, name: str) -> None:
     peer = PEERS[name]
     options = ["--protocol", str(peer.version), "--terminals", peer.terminals]
     done = cli("replay", ONE, *options)
@@ -173,9 +175,9 @@ def test_replay_tells_a_client_just_what_it_saw_live(cli: Cli, name: str) -> Non
     assert_every_call_ended(lines)
     live, again = fold(LIVE[name]), fold(lines, version=peer.version)
     assert calls(again) == calls(live)
-    said = [json.loads(line)["params"]["update"]["sessionUpdate"] for line in lines]
-    assert said[0] == ("user_message" if peer.version == 2 else "user_message_chunk")
-    assert said[-1] == "agent_message_chunk"
+    message = [json.loads(line)["params"]["update"]["sessionUpdate"] for line in lines]
+    assert message[0] == ("user_message" if peer.version == 2 else "user_message_chunk")
+    assert message[-1] == "agent_message_chunk"
 
 
 def calls(ledger: Ledger) -> dict[str, object]:
@@ -197,7 +199,7 @@ def test_replay_finds_a_session_by_a_part_or_as_the_last(cli: Cli) -> None:
     assert f"the newest are:\n  {TWO}  Another one  1 call" in none.err
 
 
-def test_replay_shows_people_what_was_said_and_done(cli: Cli) -> None:
+def test_replay_shows_people_what_was_reported_and_done(cli: Cli) -> None:
     done = cli("replay", ONE, "--format", "pretty")
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
@@ -206,21 +208,15 @@ def test_replay_shows_people_what_was_said_and_done(cli: Cli) -> None:
     assert lines[-1] == "It is done."
 
 
-def test_replay_is_paced_only_if_asked(cli: Cli) -> None:
-    at_once = cli("replay", ONE).out
-    assert cli("replay", ONE, "--speed", "1000").out == at_once
-    assert cli("replay", ONE, "--speed", "0").code == 2
-
-
-def test_a_reader_that_has_enough_ends_a_replay_quietly(kept: str) -> None:
-    line = f"{shlex.join([*CALLSHEET, 'replay', ONE, '--history', kept])} | head -c 10"
+def test_a_reader_that_has_enough_ends_a_replay_quietly(stored: str) -> None:
+    line = f"{shlex.join([*CALLSHEET, 'replay', ONE, '--history', stored])} | head -c 10"
     done = subprocess.run(
         ["sh", "-c", line], capture_output=True, text=True, timeout=30, check=True
     )
     assert (done.stdout, done.stderr) == ('{"jsonrpc"', "")
 
 
-def test_a_long_session_is_told_in_pages(own: Cli, tmp_path: Path) -> None:
+def test_a_long_session_is_reported_in_pages(own: Cli, tmp_path: Path) -> None:
     async def many() -> None:
         history = History(f"sqlite:///{tmp_path}/h.sqlite")
         log = history.session(ONE)
@@ -235,6 +231,6 @@ def test_a_long_session_is_told_in_pages(own: Cli, tmp_path: Path) -> None:
 
     asyncio.run(many())
     done: Done = own("replay", "last")
-    told = [json.loads(line)["params"]["update"] for line in done.out.splitlines()]
-    assert [one["rawInput"]["n"] for one in told[1::2]] == list(range(130))
-    assert [one["content"]["text"] for one in told[::2]] == [f"say {n}" for n in range(130)]
+    reported = [json.loads(line)["params"]["update"] for line in done.out.splitlines()]
+    assert [one["rawInput"]["n"] for one in reported[1::2]] == list(range(130))
+    assert [one["content"]["text"] for one in reported[::2]] == [f"say {n}" for n in range(130)]

@@ -22,17 +22,17 @@ class Started:
     """Stands for an agent that was started, and for what serves it."""
 
     def __init__(self) -> None:
-        self.told: dict[str, Any] = {}
+        self.reported: dict[str, Any] = {}
         self.child = self
         self.ended = 0
 
     def start(self, command: list[str]) -> Started:
-        self.told["command"] = command
+        self.reported["command"] = command
         return self
 
     def tap(self, command: tuple[str], settings: TapSettings, **more: Any) -> tuple[int, None]:
         assert more.pop("between") is self
-        self.told |= {"settings": settings, "again": list(command), **more}
+        self.reported |= {"settings": settings, "again": list(command), **more}
         return 7, None
 
     def end(self) -> None:
@@ -77,7 +77,7 @@ def test_the_agent_is_started_first_and_then_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert run(monkeypatch, *options, "--", "agent", "--acp") == 7
-    assert started.told == {
+    assert started.reported == {
         "command": ["agent", "--acp"],
         "again": ["agent", "--acp"],
         "settings": TapSettings(**settings),
@@ -102,7 +102,7 @@ def test_an_agent_that_was_started_is_ended_if_an_option_is_wrong(
     options: list[str], started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run(monkeypatch, *options, "--", "agent") == 2
-    assert (started.told, started.ended) == ({"command": ["agent"]}, 1)
+    assert (started.reported, started.ended) == ({"command": ["agent"]}, 1)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_with_a_history_that_can_not_be_the_agent_does_not_stay() -> None:
     wait_until_gone(token)
 
 
-def test_an_agent_that_is_not_there_is_told_as_a_shell_would() -> None:
+def test_an_agent_that_is_not_there_is_reported_as_a_shell_would() -> None:
     done = subprocess.run(
         [*CALLSHEET, "tap", "--", "no-such-agent"], capture_output=True, check=False
     )

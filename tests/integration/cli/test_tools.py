@@ -49,9 +49,9 @@ def taken(schema: dict[str, Any]) -> str:
 def test_json_has_every_tool_with_a_schema_that_is_one() -> None:
     done = run("--format", "json")
     assert (done.exit_code, done.stderr) == (0, "")
-    told = {one["name"]: one for one in json.loads(done.stdout)}
-    assert {name: taken(one["input_schema"]) for name, one in told.items()} == CONTRACT
-    for one in told.values():
+    reported = {one["name"]: one for one in json.loads(done.stdout)}
+    assert {name: taken(one["input_schema"]) for name, one in reported.items()} == CONTRACT
+    for one in reported.values():
         jsonschema_rs.validator_for(one["input_schema"])
         assert one["description"]
         assert one["kind"] in (
@@ -66,8 +66,8 @@ def test_json_has_every_tool_with_a_schema_that_is_one() -> None:
         )
         assert isinstance(one["read_only"], bool)
         assert one["permission"] in ("ask", "never", "depends")
-    assert told["read"]["read_only"]
-    assert not told["write"]["read_only"]
+    assert reported["read"]["read_only"]
+    assert not reported["write"]["read_only"]
 
 
 def test_json_of_one_tool_is_that_tool() -> None:
@@ -94,7 +94,7 @@ def test_the_usage_of_each_tool_names_all_that_it_needs(name: str) -> None:
         assert (f" {argument}=" in line) is (not argument.endswith("?"))
 
 
-def test_an_unknown_tool_is_told_with_the_nearest() -> None:
+def test_an_unknown_tool_is_reported_with_the_nearest() -> None:
     done = run("reed")
     assert (done.exit_code, done.stdout) == (2, "")
     assert "there is no tool 'reed'; did you mean read?" in done.stderr
@@ -111,11 +111,11 @@ def test_tools_of_a_file_stand_beside_the_built_in_ones_or_in_their_place(tmp_pa
     )
     (tmp_path / "beside.py").write_text("x = 1")
     done = run("--format", "json", "--tools", str(file))
-    told = {one["name"]: one for one in json.loads(done.stdout)}
+    reported = {one["name"]: one for one in json.loads(done.stdout)}
     assert done.stderr == "imported\n"
-    assert told["deploy"]["kind"] == "fetch"
-    assert told["read"]["description"] == "Read my way."
-    assert "bash" in told
+    assert reported["deploy"]["kind"] == "fetch"
+    assert reported["read"]["description"] == "Read my way."
+    assert "bash" in reported
 
 
 # What is told of a tool
@@ -150,7 +150,7 @@ def nothing() -> str:
     return ""
 
 
-def test_types_defaults_and_needs_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_types_defaults_and_needs_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     show_list(Page(), [odd, nothing])
     text = capsys.readouterr().out
     assert "level, names, any_?, count?, both?, many?" in text
@@ -170,7 +170,7 @@ def test_the_usage_names_what_is_needed() -> None:
     assert usage(nothing, "my tools.py") == "callsheet call nothing --tools 'my tools.py'"
 
 
-def test_permission_is_told_in_a_word() -> None:
+def test_permission_is_reported_in_a_word() -> None:
     assert [permission_of(one) for one in (odd, nothing)] == ["ask", "depends"]
     assert to_dict(nothing)["read_only"] is True
 

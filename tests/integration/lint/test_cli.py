@@ -61,7 +61,7 @@ def lint(*args: object, cwd: Path | None = None) -> Done:
     return Done(done.return_value, done.stdout, done.stderr)
 
 
-def test_findings_are_told_with_place_rule_reason_and_fix(bad: Path) -> None:
+def test_findings_are_reported_with_place_rule_reason_and_fix(bad: Path) -> None:
     done = lint("bad.py", cwd=bad.parent)
     assert (done.returncode, done.stderr) == (1, "")
     first, why, fix, second, *_ = done.stdout.splitlines()
@@ -69,7 +69,7 @@ def test_findings_are_told_with_place_rule_reason_and_fix(bad: Path) -> None:
     assert why.startswith("    why: The helpers see to it")
     assert fix == '    fix: write call.error("no x") [--fix]'
     assert second.startswith("bad.py:8:12: result/success-without-output ")
-    assert done.stdout.endswith("\n\n1 file: 2 findings in 1 file; --fix can mend 1 of them.\n")
+    assert done.stdout.endswith("\n\n1 file: 2 findings in 1 file; --fix can fix 1 of them.\n")
     assert "\x1b" not in done.stdout
 
 
@@ -81,7 +81,7 @@ def test_clean_code_exits_with_0(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "1 file: nothing found.\n", "")
 
 
-def test_why_is_said_once_for_each_rule(bad: Path) -> None:
+def test_why_is_reported_once_for_each_rule(bad: Path) -> None:
     bad.write_text(BAD + BAD)
     done = lint(bad)
     assert done.stdout.count("result/by-hand") == 2
@@ -91,11 +91,11 @@ def test_why_is_said_once_for_each_rule(bad: Path) -> None:
 def test_json_has_everything(bad: Path) -> None:
     done = lint(bad, "--format", "json")
     assert (done.returncode, done.stderr) == (1, "")
-    told = json.loads(done.stdout)
-    assert told["files"] == 1
-    assert told["rules"] == [rule.id for rule in RULES]
-    assert (told["fixed"], told["problems"]) == ([], [])
-    first, second = told["findings"]
+    reported = json.loads(done.stdout)
+    assert reported["files"] == 1
+    assert reported["rules"] == [rule.id for rule in RULES]
+    assert (reported["fixed"], reported["problems"]) == ([], [])
+    first, second = reported["findings"]
     assert first == {
         "rule": "result/by-hand",
         "path": str(bad),
@@ -109,7 +109,7 @@ def test_json_has_everything(bad: Path) -> None:
     assert (second["rule"], second["fixable"]) == ("result/success-without-output", False)
 
 
-def test_fix_writes_and_says_what_it_changed(bad: Path) -> None:
+def test_fix_writes_and_shows_what_it_changed(bad: Path) -> None:
     done = lint(bad, "--fix")
     assert done.returncode == 1  # the success without output is left
     assert f'{bad}:7:16: fixed result/by-hand: call.error("no x")\n' in done.stdout
@@ -121,10 +121,12 @@ def test_fix_writes_and_says_what_it_changed(bad: Path) -> None:
     assert (again.returncode, again.stdout) == (0, "1 file: nothing found.\n")
 
 
-def test_fix_as_json_tells_what_was_mended_and_what_is_left(bad: Path) -> None:
-    told = json.loads(lint(bad, "--fix", "--format", "json").stdout)
-    assert [finding["rule"] for finding in told["fixed"]] == ["result/by-hand"]
-    assert [finding["rule"] for finding in told["findings"]] == ["result/success-without-output"]
+def test_fix_as_json_shows_what_was_fixed_and_what_is_left(bad: Path) -> None:
+    reported = json.loads(lint(bad, "--fix", "--format", "json").stdout)
+    assert [finding["rule"] for finding in reported["fixed"]] == ["result/by-hand"]
+    assert [finding["rule"] for finding in reported["findings"]] == [
+        "result/success-without-output"
+    ]
 
 
 def test_diff_shows_a_patch_that_applies_and_writes_nothing(bad: Path) -> None:
@@ -144,8 +146,8 @@ def test_diff_shows_a_patch_that_applies_and_writes_nothing(bad: Path) -> None:
 
 def test_rules_are_chosen_and_left_out_by_id_and_category(bad: Path) -> None:
     def rules(*args: str) -> list[str]:
-        told = json.loads(lint(bad, "--format", "json", *args).stdout)
-        return [finding["rule"] for finding in told["findings"]]
+        reported = json.loads(lint(bad, "--format", "json", *args).stdout)
+        return [finding["rule"] for finding in reported["findings"]]
 
     assert rules("--select", "result/by-hand") == ["result/by-hand"]
     assert rules("--select", "result") == rules()
@@ -157,8 +159,8 @@ def test_rules_are_chosen_and_left_out_by_id_and_category(bad: Path) -> None:
 
 
 def test_the_json_names_only_the_rules_that_were_held(bad: Path) -> None:
-    told = json.loads(lint(bad, "--format", "json", "--select", "result/swallowed").stdout)
-    assert told["rules"] == ["result/swallowed"]
+    reported = json.loads(lint(bad, "--format", "json", "--select", "result/swallowed").stdout)
+    assert reported["rules"] == ["result/swallowed"]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
@@ -203,8 +205,8 @@ def test_a_syntax_error_is_named_with_its_place_and_the_rest_is_linted(bad: Path
     assert done.returncode == 2
     assert done.stderr.startswith("callsheet: broken.py:2:7: invalid syntax (as Python 3.")
     assert "bad.py:7:16" in done.stdout
-    told = json.loads(lint(".", "--format", "json", cwd=bad.parent).stdout)
-    assert (told["problems"][0]["path"], told["problems"][0]["line"]) == ("broken.py", 2)
+    reported = json.loads(lint(".", "--format", "json", cwd=bad.parent).stdout)
+    assert (reported["problems"][0]["path"], reported["problems"][0]["line"]) == ("broken.py", 2)
 
 
 def test_what_is_no_text_is_named(tmp_path: Path) -> None:
@@ -227,9 +229,9 @@ def test_directories_are_searched_but_not_what_is_not_the_projects_own(tmp_path:
     (tmp_path / "env" / "pyvenv.cfg").touch()
     (tmp_path / "a" / "notes.txt").write_text("no code")
     (tmp_path / "a" / "loop").symlink_to(tmp_path)
-    told = json.loads(lint(".", "a", "--format", "json", cwd=tmp_path).stdout)
-    assert told["files"] == 2
-    assert {finding["path"] for finding in told["findings"]} == {"a/x.py", "a/b/x.py"}
+    reported = json.loads(lint(".", "a", "--format", "json", cwd=tmp_path).stdout)
+    assert reported["files"] == 2
+    assert {finding["path"] for finding in reported["findings"]} == {"a/x.py", "a/b/x.py"}
     inside = json.loads(lint(".venv", "--format", "json", cwd=tmp_path).stdout)
     assert inside["files"] == 1  # what is named is linted, whatever it's called
 

@@ -78,7 +78,7 @@ def terminal(data: bytes, *, keep: int = 1 << 18) -> TerminalState:
         (185_000, "3 min 05 s"), (3_600_000, "1 h 00 min"), (7_380_000, "2 h 03 min"),
     ],
 )  # fmt: skip
-def test_durations_are_said_as_people_do(milliseconds: float, text: str) -> None:
+def test_durations_are_reported_as_people_do(milliseconds: float, text: str) -> None:
     assert duration_text(milliseconds) == text
 
 
@@ -86,11 +86,11 @@ def test_durations_are_said_as_people_do(milliseconds: float, text: str) -> None
     ("count", "text"),
     [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (12_345, "12 kB"), (999_600, "1.0 MB"), (5e12, "5000 GB")],
 )  # fmt: skip
-def test_sizes_are_said_as_people_do(count: float, text: str) -> None:
+def test_sizes_are_reported_as_people_do(count: float, text: str) -> None:
     assert bytes_text(count) == text
 
 
-def test_paths_are_said_from_where_one_is() -> None:
+def test_paths_are_reported_from_where_one_is() -> None:
     assert path_text("/code/a/b.py", "/code", "/home/me") == "a/b.py"
     assert path_text("/home/me/x", "/code", "/home/me") == "~/x"
     assert path_text("/codebook/x", "/code", "/home/me") == "/codebook/x"
@@ -102,13 +102,13 @@ def test_text_can_do_nothing_to_a_terminal_or_its_reader() -> None:
     assert visible("a\x1b[2Jb\nc\u202ed\x9b") == "a�[2Jb⏎c�d�"
 
 
-def test_a_card_says_how_the_call_ended_and_where() -> None:
+def test_a_card_shows_how_the_call_ended_and_where() -> None:
     card = shown(call(locations=["/code/src/a.py"]))
     assert card == ["╭─ ✓ ❯ Running `make`", "╰─ completed · 1.2 s · src/a.py"]
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"notes": {"reason": "denied"}}, "denied"),
         ({"notes": {"reason": "timeout"}}, "timed out"),
@@ -121,11 +121,11 @@ def test_a_card_says_how_the_call_ended_and_where() -> None:
         ({}, "failed"),
     ],
 )
-def test_a_failed_card_says_why(fields: dict[str, Any], said: str) -> None:
-    assert shown(call("failed", **fields))[-1] == f"╰─ {said} · 1.2 s"
+def test_a_failed_card_shows_why(fields: dict[str, Any], message: str) -> None:
+    assert shown(call("failed", **fields))[-1] == f"╰─ {message} · 1.2 s"
 
 
-def test_what_is_said_of_the_end_is_said_once() -> None:
+def test_what_is_reported_of_the_end_is_reported_once() -> None:
     ended = {"notes": {"reason": "exit_code"}, "raw_output": {"exit_code": 3}}
     assert len(shown(call("failed", content=["Exit code 3"], **ended))) == 2
     assert len(shown(call("failed", content=["Exit code 4"], **ended))) == 3
@@ -216,7 +216,7 @@ def test_a_diff_of_a_large_file_keeps_its_line_numbers_over_the_wire() -> None:
     assert "2000 + x" in lines
 
 
-def test_new_and_deleted_files_are_said_to_be_so() -> None:
+def test_new_and_deleted_files_are_reported_as_so() -> None:
     assert diff_of(None, "a\nb\n") == ["a.py  new file  +2 −0", "1 + a", "2 + b"]
     assert diff_of("a\n", None) == ["a.py  deleted  +0 −1", "1 − a"]
     assert diff_of(None, "") == ["a.py  new file"]

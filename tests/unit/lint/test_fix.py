@@ -194,7 +194,7 @@ def test_aliases_stay_as_they_are_written() -> None:
         ),
     ],
 )
-def test_what_needs_a_decision_is_left_alone_and_says_why(line: str, why: str) -> None:
+def test_what_needs_a_decision_is_left_alone_and_shows_why(line: str, why: str) -> None:
     start = TOOL.format("")
     code = HEAD + start + textwrap.indent(line, "    ") + "\n"
     hits = [finding for finding in lint_text(code) if finding.rule == "result/by-hand"]
@@ -302,7 +302,7 @@ def constructions(draw: st.DrawFn) -> str:
 
 
 @given(construction=constructions(), number=st.sampled_from([0, 3]))
-def test_what_was_mended_says_the_same_as_what_was_built_by_hand(
+def test_what_was_fixed_shows_the_same_as_what_was_built_by_hand(
     construction: str, number: int
 ) -> None:
     code = f"def f(word, number, facts):\n    return {construction}\n"
@@ -338,7 +338,7 @@ def fix(path: Path) -> None:
     assert len(outcome.fixed) == 1
 
 
-def test_newlines_encoding_and_mode_of_a_file_are_kept(tmp_path: Path) -> None:
+def test_newlines_encoding_and_mode_of_a_file_are_stored(tmp_path: Path) -> None:
     for encoding, mark in (("utf-8", ""), ("utf-8-sig", ""), ("latin-1", "# coding: latin-1\n")):
         for newline in ("\n", "\r\n"):
             path = tmp_path / f"a-{encoding}.py"
@@ -350,7 +350,7 @@ def test_newlines_encoding_and_mode_of_a_file_are_kept(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_newlines_of_an_old_mac_are_kept(tmp_path: Path) -> None:
+def test_newlines_of_an_old_mac_are_stored(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_bytes(BAD.replace("\n", "\r").encode())
     fix(path)

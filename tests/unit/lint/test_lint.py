@@ -64,7 +64,7 @@ def test_the_document_has_every_rule_with_its_examples() -> None:
         assert rule.fix in section
 
 
-def test_the_examples_of_the_document_are_found_to_be_what_it_says() -> None:
+def test_the_examples_of_the_document_are_found_to_be_what_it_shows() -> None:
     text = (ROOT / "docs" / "lint.md").read_text(encoding="utf-8")
     after_rules = text.partition("## Silencing a finding")[2]
     silenced, before, after = re.findall(r"^```py\n(.*?)^```$", after_rules, re.M | re.S)
@@ -263,7 +263,7 @@ def test_what_is_a_tool(code: str, is_tool: bool) -> None:
         "log(x)\nreturn",
     ],
 )
-def test_a_success_that_says_nothing_is_found(line: str) -> None:
+def test_a_success_that_shows_nothing_is_found(line: str) -> None:
     assert in_tool(line) == [MUTE]
 
 
@@ -283,7 +283,7 @@ def test_a_success_that_says_nothing_is_found(line: str) -> None:
         "return None if x else 'x'",
     ],
 )
-def test_a_success_that_says_something_is_left_alone(line: str) -> None:
+def test_a_success_that_shows_something_is_left_alone(line: str) -> None:
     assert in_tool(line) == []
 
 
@@ -300,7 +300,7 @@ def test_a_success_that_says_something_is_left_alone(line: str) -> None:
         'raise NotFound(message="") from None',
     ],
 )
-def test_an_error_that_says_nothing_is_found(line: str) -> None:
+def test_an_error_that_shows_nothing_is_found(line: str) -> None:
     assert in_tool(line) == [ERROR]
 
 
@@ -316,7 +316,7 @@ def test_an_error_that_says_nothing_is_found(line: str) -> None:
         "return call.error(str(x))",
     ],
 )
-def test_an_error_that_says_something_is_left_alone(line: str) -> None:
+def test_an_error_that_shows_something_is_left_alone(line: str) -> None:
     assert in_tool(line) == []
 
 
@@ -384,7 +384,7 @@ def test_a_failure_swallowed_in_a_loop_by_suppress_or_in_a_function_inside_is_fo
         "except Exception: x = 'none'",
     ],
 )
-def test_a_failure_that_is_expected_or_told_is_left_alone(handler: str) -> None:
+def test_a_failure_that_is_expected_or_reported_is_left_alone(handler: str) -> None:
     assert in_tool(f"try:\n    g()\n{handler}\nreturn x") == []
 
 
@@ -435,12 +435,12 @@ def test_columns_are_counted_in_characters() -> None:
 @pytest.mark.parametrize(
     "text", ["def f(:\n", "x = (\n", "\tx\n  y\n", "a\0b", "(" * 1000 + ")" * 1000, "return\x0c)"]
 )
-def test_what_is_no_python_is_said_to_be_none(text: str) -> None:
+def test_what_is_no_python_is_reported_as_none(text: str) -> None:
     with pytest.raises(Unparsable):
         lint_text(text)
 
 
-def test_deep_nesting_is_told_and_not_raised() -> None:
+def test_deep_nesting_is_reported_and_not_raised() -> None:
     for depth in (300, 900, 5_000, 50_000):
         code = f"{HEAD}@tool\ndef f(x):\n    return {'+'.join(['x'] * depth)}\n"
         with contextlib.suppress(Unparsable):

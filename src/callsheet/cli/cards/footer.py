@@ -8,7 +8,7 @@ from typing import NamedTuple
 from callsheet.cli.output import path_text, visible
 from callsheet.limits.truncation import file_uri
 from callsheet.report.fields import ToolCallLocation
-from callsheet.report.humanize import bytes_text, duration_text, plural
+from callsheet.report.humanize import duration_text, plural
 from callsheet.report.json import JsonValue, is_object
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus
@@ -38,9 +38,6 @@ def footer_of(report: ToolCallReport, cwd: str, home: str = "") -> list[Fact]:
         facts.append(Fact(duration_text(took)))
     elif report.reason is Reason.DENIED:
         facts.append(Fact("not run"))
-    if is_object(report.raw_output) and "exit_code" in report.raw_output:
-        # Of a tool inside a process, what is measured is the process.
-        facts.extend(map(Fact, _used(notes.get("usage"))))
     facts.extend(_places(report.locations, cwd, home))
     if redactions := _number(notes.get("redactions")):
         facts.append(Fact(plural(int(redactions), "redaction")))
@@ -65,16 +62,6 @@ def end_text(report: ToolCallReport) -> str:
 def repeats_the_end(text: str, report: ToolCallReport) -> bool:
     """Return whether a text only repeats how the call ended: `Cancelled`, `Exit code 3`."""
     return report.status.is_final and text.strip().lower() in end_text(report).split(": ")
-
-
-def _used(usage: JsonValue) -> Iterator[str]:
-    if not is_object(usage):
-        return
-    cpu, memory = _number(usage.get("cpuMs")), _number(usage.get("maxRssKb"))
-    if cpu is not None and cpu >= 100:  # less is what starting anything takes
-        yield f"cpu {duration_text(cpu)}"
-    if memory is not None and memory >= 50_000:
-        yield f"memory {bytes_text(memory * 1024)}"
 
 
 def _places(places: tuple[ToolCallLocation, ...], cwd: str, home: str) -> Iterator[Fact]:

@@ -92,7 +92,7 @@ async def _report_more(store: Store, query: Query, shown: int) -> None:
 
 
 async def report_nothing(store: Store, query: Query) -> None:
-    """Say on stderr why there is nothing to show."""
+    """Report on stderr why there is nothing to show."""
     if await store.heads(Query(limit=1)):
         in_time = " in that time" if query.since is not None or query.until is not None else ""
         text = f"no call is like that{in_time}; `callsheet history` lists all"
