@@ -19,7 +19,7 @@ from callsheet.tools.errors import Cancelled, ExecutionFailed, IOFailed, ToolErr
 from callsheet.tools.files.document import Document, Held, New
 from callsheet.tools.files.text_encoding import UTF8, has_surrogates, newline_of, with_newlines
 from callsheet.tools.fs.dirfd import parent_of
-from callsheet.tools.host import GoOn, Machine
+from callsheet.tools.host import GoOn, Host
 from callsheet.tools.session import Call
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ LATE_SECONDS = 1.0
 """Seconds that a cancelled write still waits for its response, to know whether the file was written."""
 
 
-class ClientFiles(Machine):
+class ClientFiles(Host):
     """The files of one session: the client's, as far as it reads and writes files, else this machine's."""
 
     def __init__(self, client: SessionClient, *, reads: bool, writes: bool) -> None:

@@ -72,21 +72,6 @@ Asked: TypeAlias = "tuple[str, JsonObject]"
 class Run:
     """One call in progress."""
 
-    __slots__ = (
-        "_loop",
-        "_timers",
-        "begun",
-        "call",
-        "finished",
-        "has_ended",
-        "output",
-        "problem",
-        "started",
-        "task",
-        "value",
-        "why",
-    )
-
     def __init__(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
         self.call: Call = call
         self.started: float | None = None
@@ -131,9 +116,11 @@ class Run:
         """Record the start of the tool, and start its timeout of `seconds`, if any."""
         self.started = self._loop.time()
         if seconds is not None:
-            message = self.call.session.phrase("timed_out", seconds=seconds)
-            why = TimedOut(message, timeout_s=seconds)
-            self._timers.append(self._loop.call_later(seconds, self.stop, why))
+            self._timers.append(self._loop.call_later(seconds, self._time_out, seconds))
+
+    def _time_out(self, seconds: float) -> None:
+        message = self.call.session.phrase("timed_out", seconds=seconds)
+        self.stop(TimedOut(message, timeout_s=seconds))
 
     def stop_from_anywhere(self, why: Cancelled) -> None:
         """Stop the tool from any thread. A task can only be cancelled on its own event loop."""
@@ -221,7 +208,13 @@ class Executor:
                 del self._runs[call.id]
                 result, error = self._outcome(run)
                 ms = round((loop.time() - (run.started or begun)) * 1000, 3)
-                result = result.stamped(call.id, name, ms, self._facts(result))
+                facts: JsonObject = {
+                    "timestamp": to_rfc3339(self._session.clock.time_ns()),
+                    "working_directory": self._session.cwd,
+                }
+                if not result.success:
+                    facts |= {"error_code": ExecutionFailed.code, "retry": ExecutionFailed.retry}
+                result = result.stamped(call.id, name, ms, facts)
                 conclude = partial(call.conclude, result, reason_of(result, error))
                 await _off_loop_if_large(conclude, len(result.output))
         return result
@@ -281,17 +274,14 @@ class Executor:
 
     def _call(self, name: str, tool: Tool | None, given: Any, links: JsonObject) -> Call:
         links = {key: value for key, value in links.items() if value is not None}
-        if tool is None:
-            return self._session.call(name, given, **links)
-        return self._session.call(
-            name,
-            given,
-            title=tool.title,
-            kind=tool.kind,
-            locations=self._locations(tool, given),
-            annotations=tool.annotations,
-            **links,
-        )
+        if tool is not None:
+            links |= {
+                "title": tool.title,
+                "kind": tool.kind,
+                "locations": self._locations(tool, given),
+                "annotations": tool.annotations,
+            }
+        return self._session.call(name, given, **links)
 
     def _locations(self, tool: Tool, given: Any) -> Sequence[Any] | None:
         if not callable(tool.locations):
@@ -381,16 +371,6 @@ class Executor:
                 problem = exc
         error = to_error(problem, run.why)
         return call.error(error, output=error.output or "".join(run.output)), error
-
-    def _facts(self, result: ToolResult) -> JsonObject:
-        """Return the metadata that every result has."""
-        facts: JsonObject = {
-            "timestamp": to_rfc3339(self._session.clock.time_ns()),
-            "working_directory": self._session.cwd,
-        }
-        if not result.success:
-            facts |= {"error_code": ExecutionFailed.code, "retry": ExecutionFailed.retry}
-        return facts
 
 
 async def _off_loop_if_large(work: Callable[[], object], size: int) -> None:

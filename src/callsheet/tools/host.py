@@ -1,4 +1,4 @@
-"""Own the host, through which tools access files and run commands. By default, it is this machine.
+"""The host, through which tools access files and run commands. By default, it is this machine.
 
 An editor may provide its own: files with unsaved changes, and terminals that its user sees. Tools use the
 session's host, so that each tool is written only once.
@@ -33,25 +33,35 @@ class HostCommand(Protocol):
         ...
 
 
-class Host(Protocol):
-    """Files and commands. The methods for files are called in threads, and may block."""
+class Host:
+    """Files and commands of this machine. A subclass may lend others.
 
-    by_text: bool
+    The methods for files are called in threads, and may block.
+    """
+
+    by_text: bool = False
     """Whether files may have unsaved text, as in an editor."""
 
     def look(self, call: Call, path: Path, found: os.stat_result) -> Document | None:
         """Return a file that is to be read, if it may have unsaved text; else None."""
-        ...
+        del call, path, found
+        return None
 
     def load(self, call: Call, path: Path, go_on: GoOn) -> Document:
         """Return a file that is to be changed."""
-        ...
+        del go_on
+        from .files.document import load
+
+        return load(path, call.workspace.show(path))
 
     def replace(
         self, call: Call, path: Path, new: New, old: Document | None, go_on: GoOn
     ) -> os.stat_result | None:
-        """Replace a file, and return its new state; None if it is not on disk yet."""
-        ...
+        """Replace a file atomically, and return its new state; None if it is not on disk yet."""
+        del call
+        from .files.atomic import replace_file
+
+        return replace_file(path, new.data, None if old is None else old.stat, go_on)
 
     def command(
         self,
@@ -66,44 +76,6 @@ class Host(Protocol):
         Raises:
             ValueError: The command or its environment can't be passed on.
         """
-        ...
-
-
-class Machine:
-    """This machine."""
-
-    by_text: bool = False
-
-    def look(self, call: Call, path: Path, found: os.stat_result) -> Document | None:
-        """Return None: there are no unsaved texts."""
-        del call, path, found
-        return None
-
-    def load(self, call: Call, path: Path, go_on: GoOn) -> Document:
-        """Read a file from the disk."""
-        del go_on
-        from .files.document import load
-
-        return load(path, call.workspace.show(path))
-
-    def replace(
-        self, call: Call, path: Path, new: New, old: Document | None, go_on: GoOn
-    ) -> os.stat_result | None:
-        """Replace a file on disk atomically."""
-        del call
-        from .files.atomic import replace_file
-
-        return replace_file(path, new.data, None if old is None else old.stat, go_on)
-
-    def command(
-        self,
-        call: Call,
-        command: str,
-        cwd: Path,
-        env: Mapping[str, str | None],
-        on_output: OnOutput,
-    ) -> HostCommand:
-        """Return a process that is ready to run."""
         del call
         from callsheet.processes.process import Process
         from callsheet.processes.shell import environment, shell

@@ -22,7 +22,7 @@ from callsheet.tools.tool import Registry
 
 from .errors import Cancelled, ToolError
 from .executor import AT_ONCE, TIMEOUT, Asked, Executor
-from .host import Host, Machine
+from .host import Host
 from .result import NO_OUTPUT, ToolResult, content_of
 from .tool import Tool
 from .workspace import FileMemory, Workspace
@@ -177,7 +177,7 @@ class Session(RuntimeSession):
         super().__init__(session_id, additional_directories=additional_directories, **options)
         self.tool_settings: ToolSettings = tool_settings or ToolSettings()
         self.tools: Registry = Registry(tools, builtin=builtin)
-        self.host: Host = host or Machine()
+        self.host: Host = host or Host()
         self.files: FileMemory = FileMemory(by_text=self.host.by_text)
         self.workspace: Workspace = Workspace(self.cwd, additional_directories)
         self.permissions: Permissions = Permissions(permission)

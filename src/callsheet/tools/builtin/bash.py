@@ -1,4 +1,4 @@
-"""Own `bash`, which runs a command, streams its output, and ends all processes that it started."""
+"""The tool `bash`, which runs a command, streams its output, and ends all processes that it started."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import errno
 import os
 import stat
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,7 +25,6 @@ from callsheet.tools.errors import (
     ToolError,
 )
 from callsheet.tools.fs.dirfd import stat_of
-from callsheet.tools.host import HostCommand
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
@@ -76,10 +74,24 @@ async def bash(
         cwd: The directory to run it in, from the session's directory or absolute.
         env: Variables to set in its environment; null takes one out.
     """
-    where = _directory(cwd or call.workspace.cwd)
+    where = cwd or call.workspace.cwd
+    found = stat_of(where)
+    if found is None:
+        raise NotFound(f"cwd: the directory {where} does not exist", file_path=str(where))
+    if not stat.S_ISDIR(found.st_mode):
+        raise InvalidArguments(f"cwd: {where} is not a directory", file_path=str(where))
     output = CommandOutput()
-    process = _command(call, command, where, env or {}, output)
+
+    def take(data: bytes) -> None:
+        output.add(data)
+        if not call.has_ended:
+            call.write(data)
+
     facts: dict[str, Any] = {"command": command, "working_directory": str(where)}
+    try:
+        process = call.session.host.command(call, command, where, env or {}, take)
+    except ValueError as exc:
+        raise InvalidArguments(f"bash: {exc}") from exc
     try:
         ended = await process.run(timeout)
     except asyncio.CancelledError as exc:
@@ -88,46 +100,13 @@ async def bash(
         raise _failure(Cancelled, message, output, process.ended, facts) from exc
     except OSError as exc:
         if exc.errno == errno.E2BIG:
-            raise _too_long(command) from exc
+            raise InvalidArguments(
+                f"The command ({len(os.fsencode(command))} bytes) and its environment are longer than "
+                "the system takes; write it to a file and run that"
+            ) from exc
         raise
     _report_end(call, ended)
     return _result(call, ended, output, facts, timeout)
-
-
-# Before
-
-
-def _directory(path: Path) -> Path:
-    found = stat_of(path)
-    if found is None:
-        raise NotFound(f"cwd: the directory {path} does not exist", file_path=str(path))
-    if not stat.S_ISDIR(found.st_mode):
-        raise InvalidArguments(f"cwd: {path} is not a directory", file_path=str(path))
-    return path
-
-
-def _command(
-    call: Call, command: str, cwd: Path, env: Mapping[str, str | None], output: CommandOutput
-) -> HostCommand:
-    def take(data: bytes) -> None:
-        output.add(data)
-        if not call.has_ended:
-            call.write(data)
-
-    try:
-        return call.session.host.command(call, command, cwd, env, take)
-    except ValueError as exc:
-        raise InvalidArguments(f"bash: {exc}") from exc
-
-
-def _too_long(command: str) -> InvalidArguments:
-    return InvalidArguments(
-        f"The command ({len(os.fsencode(command))} bytes) and its environment are longer than the "
-        "system takes; write it to a file and run that"
-    )
-
-
-# After
 
 
 def _result(
