@@ -31,10 +31,15 @@ class Stage:
         turn = Turn(cast("Any", self))
         return await self.handler.turn(Prompt(tuple(made)), turn)
 
-    async def say(self, kind: str, text: str) -> None:
+    @property
+    def messages(self) -> Stage:
+        """The stream of messages, which is this stage."""
+        return self
+
+    async def write(self, kind: str, text: str) -> None:
         (self.said if kind == "agent_message_chunk" else self.thought).append(text)
 
-    async def flush_message(self) -> None:
+    async def flush(self) -> None:
         """Nothing waits here."""
 
     async def plan(self, entries: Sequence[Any]) -> None:

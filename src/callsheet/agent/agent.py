@@ -226,7 +226,7 @@ class Agent:
         servers: list[JsonObject] = params.get("mcpServers") or []
         directories = [_directory(one, "additionalDirectories") for one in more]
         conversation = Conversation(self, key, cwd, directories, servers, position)
-        await conversation.open()
+        await conversation.session.__aenter__()  # nothing is sent to the client yet
         return conversation
 
     async def _prompt(self, params: JsonObject) -> Answer:

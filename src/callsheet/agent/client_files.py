@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from callsheet.report.errors import CallsheetError
@@ -34,9 +33,6 @@ MOST_SENT = 4_000_000
 READ_SECONDS = 5.0
 WRITE_SECONDS = 30.0
 """How long the client may take. It may format a file before it has written it."""
-
-LATE_SECONDS = 1.0
-"""Seconds that a cancelled write still waits for its response, to know whether the file was written."""
 
 
 class ClientFiles(Host):
@@ -101,9 +97,11 @@ class ClientFiles(Host):
     def _write(self, call: Call, path: Path, text: str, go_on: GoOn) -> None:
         shown = call.workspace.show(path)
         params = {"path": call.workspace.as_given(path), "content": text}
-        wait_on = _waiting_for_late_answer(go_on, shown)
         try:
-            self._client.ask_in_thread("fs/write_text_file", params, WRITE_SECONDS, wait_on)
+            self._client.ask_in_thread("fs/write_text_file", params, WRITE_SECONDS, go_on)
+        except Cancelled as exc:
+            unknown = f"It is not known whether the editor has written {shown}"
+            raise Cancelled("stopped", output=unknown) from exc
         except RemoteError as exc:
             why = exc.error.get("message") or "it did not say why"
             raise IOFailed(f"{shown} can't be written: the editor refused: {why}") from exc
@@ -113,22 +111,6 @@ class ClientFiles(Host):
                 f"{shown}: the editor that should write it {why}, so it is not known whether it was "
                 "written. Read it again"
             ) from exc
-
-
-def _waiting_for_late_answer(go_on: GoOn, shown: str) -> GoOn:
-    """Return a `go_on` for a write that was sent: after a cancel, the answer may still come for a while."""
-    unwanted_at: list[float] = []
-
-    def wait_on() -> None:
-        try:
-            go_on()
-        except Cancelled:
-            unwanted_at.append(monotonic())
-            if monotonic() - unwanted_at[0] > LATE_SECONDS:
-                unknown = f"It is not known whether the editor has written {shown}"
-                raise Cancelled("stopped", output=unknown) from None
-
-    return wait_on
 
 
 def _suits(call: Call, path: Path, document: Document) -> bool:

@@ -25,10 +25,9 @@ from callsheet.agent.protocol import MODES, config_options, mode_id
 from callsheet.history.store_errors import HistoryError
 from callsheet.redaction.redactor import StreamRedactor
 from callsheet.report.errors import CallsheetError, InvalidValue
-from callsheet.report.json import JsonObject, JsonValue
+from callsheet.report.json import JsonObject
 from callsheet.runtime.clock import new_call_id
 from callsheet.runtime.health import short_message
-from callsheet.runtime.permission import Question
 from callsheet.runtime.pipes import Writer
 from callsheet.tools.session import Session
 
@@ -146,7 +145,7 @@ class Conversation:
         self.turns: int = 0
         self.questions: int = 0
         self.own_calls: dict[str, OwnCall] = {}
-        self._agent: Agent = agent
+        self.agent: Agent = agent
         self._turn: asyncio.Task[Any] | None = None
         self._over: asyncio.Future[None] | None = None
         self._is_cancelled: bool = False
@@ -163,7 +162,7 @@ class Conversation:
             cwd=cwd,
             additional_directories=additional,
             locale=agent.settings.locale,
-            on_permission=self._ask,
+            on_permission=lambda question: agent.ask_permission(self, question),
             on_lost=self._lost,
             dead_after=DEAD_AFTER,
             permission=agent.settings.permission,
@@ -177,7 +176,7 @@ class Conversation:
         )
         self.session_id: str = session_id
         self.messages: MessageStream = MessageStream(
-            self.session.guard.stream, self._send_piece, self.spawn
+            self.session.guard.stream, self._send_piece, agent.spawn
         )
         self._frames: UpdateFrames = UpdateFrames(session_id)
         try:
@@ -188,16 +187,12 @@ class Conversation:
 
     # Opening and closing
 
-    async def open(self) -> None:
-        """Open the session. Nothing is sent to the client yet."""
-        await self.session.__aenter__()
-
     def show(self) -> None:
         """Begin to send, now that the client has the id of the session."""
         if self.session.is_closed:  # closed or deleted before the client has read its id
             return
-        self.session.attach(SharedSink(self._agent.client.writer, self._agent.peer))
-        self._agent.spawn(self._introduce())
+        self.session.attach(SharedSink(self.agent.client.writer, self.agent.peer))
+        self.agent.spawn(self._introduce())
 
     async def _introduce(self) -> None:
         await self.send_commands()
@@ -246,16 +241,13 @@ class Conversation:
         except Exception as exc:
             if not self._is_cancelled:  # else it comes from stopping the handler
                 if not isinstance(exc, CallsheetError):  # those are raised on purpose
-                    self._print_traceback()
+                    # Editors keep an agent's stderr in their logs, where the handler's author finds this.
+                    sys.stderr.write(self.session.guard.clean(traceback.format_exc()))
                 raise
         finally:
             self._turn = None
             await self._settle()
         return "cancelled" if self._is_cancelled else _stop_reason(reason)
-
-    def _print_traceback(self) -> None:
-        """Show the handler's author where it failed. Editors keep an agent's stderr in their logs."""
-        sys.stderr.write(self.session.guard.clean(traceback.format_exc()))
 
     async def _settle(self) -> None:
         """End the turn: nothing of it runs, and everything was sent and stored."""
@@ -263,7 +255,7 @@ class Conversation:
             await self.session.stop_tools()
             await self.messages.flush()
             await self.session.flush()
-            await self._agent.history.settle()
+            await self.agent.history.settle()
             if self._host is not None:
                 await self._host.settled()
         finally:
@@ -283,10 +275,6 @@ class Conversation:
         self.cancel_soon()
         if self._over is not None:
             await asyncio.wait({self._over}, timeout=10)
-
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Run work in a task of its own."""
-        self._agent.spawn(work)
 
     def safe_message(self, exc: BaseException) -> str:
         """Return an exception in a line, without secrets."""
@@ -328,11 +316,11 @@ class Conversation:
             raise Busy("a turn of this session is running; load it when that has ended")
         from callsheet.history.replay import Replay
 
-        writer = self._agent.client.writer
+        writer = self.agent.client.writer
         alive = [report.tool_call_id for report in self.session.reports if not report.is_final]
-        replay = Replay(self.session_id, self._agent.peer, words=self.session.words, alive=alive)
+        replay = Replay(self.session_id, self.agent.peer, words=self.session.words, alive=alive)
         try:
-            async for entry in self._agent.history.entries(self.session_id):
+            async for entry in self.agent.history.entries(self.session_id):
                 for line in replay.lines(entry):
                     await writer.post(line)
         except HistoryError as exc:
@@ -340,7 +328,7 @@ class Conversation:
 
     def past(self) -> AsyncIterator[Entry]:
         """Return the messages and calls before this turn."""
-        return self._agent.history.entries(self.session_id, self._before)
+        return self.agent.history.entries(self.session_id, self._before)
 
     # Updates
 
@@ -351,15 +339,7 @@ class Conversation:
 
     async def _send(self, update: JsonObject) -> None:
         await self.session.flush()
-        await self._agent.client.writer.post(self._frames.line(update))
-
-    async def say(self, kind: str, text: str) -> None:
-        """Send a chunk of a message. Text that may be part of a secret waits for the next chunk."""
-        await self.messages.write(kind, text)
-
-    async def flush_message(self) -> None:
-        """Send the withheld text of a message, because something else follows."""
-        await self.messages.flush()
+        await self.agent.client.writer.post(self._frames.line(update))
 
     async def _send_piece(self, kind: str, text: str) -> None:
         for start in range(0, len(text), PIECE):
@@ -371,7 +351,7 @@ class Conversation:
     async def plan(self, entries: Sequence[JsonObject]) -> None:
         """Send the plan."""
         safe: list[JsonObject] = self.session.guard.value(list(entries))[0]
-        await self.update(self._agent.protocol.plan(safe))
+        await self.update(self.agent.protocol.plan(safe))
         if self._log is not None:
             self._log.plan(f"{self._message}-plan", safe)
 
@@ -382,7 +362,7 @@ class Conversation:
 
     async def send_commands(self) -> None:
         """Send the slash commands."""
-        commands = self._agent.protocol.commands(self.commands())
+        commands = self.agent.protocol.commands(self.commands())
         await self.update(
             {"sessionUpdate": "available_commands_update", "availableCommands": commands}
         )
@@ -409,15 +389,12 @@ class Conversation:
 
     def options(self) -> list[JsonObject]:
         """Return the config options as they are now."""
-        return config_options(self.mode, self.session.phrase, self._agent.peer.version)
+        return config_options(self.mode, self.session.phrase, self.agent.peer.version)
 
     def _lost(self, sink: object, why: str) -> None:  # noqa: ARG002
         """Disconnect a client that can't be sent anything. If the history is lost, go on without it."""
         if sink is not self._log:
-            self._agent.client.writer.close()
-
-    async def _ask(self, question: Question) -> JsonValue:
-        return await self._agent.ask_permission(self, question)
+            self.agent.client.writer.close()
 
     @staticmethod
     def new_id(what: str) -> str:

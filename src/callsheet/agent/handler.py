@@ -170,11 +170,11 @@ class Turn:
 
     async def say(self, text: str) -> None:
         """Send a chunk of a message to the user. Text that may be part of a secret is withheld briefly."""
-        await self._conversation.say("agent_message_chunk", check_text(text, "say"))
+        await self._conversation.messages.write("agent_message_chunk", check_text(text, "say"))
 
     async def think(self, text: str) -> None:
         """Send a chunk of a thought."""
-        await self._conversation.say("agent_thought_chunk", check_text(text, "think"))
+        await self._conversation.messages.write("agent_thought_chunk", check_text(text, "think"))
 
     async def plan(self, entries: Sequence[JsonObject | str]) -> None:
         """Send the plan. It replaces the one that was sent before.
@@ -218,7 +218,7 @@ class Turn:
         Returns:
             The result. A failing tool, bad arguments and a denial are failed results, not exceptions.
         """
-        await self._conversation.flush_message()
+        await self._conversation.messages.flush()
         return await self.session.run(name, arguments, **links)
 
     async def run_all(self, calls: Iterable[Asked], *, at_once: int = AT_ONCE) -> list[ToolResult]:
@@ -231,7 +231,7 @@ class Turn:
         Returns:
             The results, in the order of `calls`.
         """
-        await self._conversation.flush_message()
+        await self._conversation.messages.flush()
         return await self.session.run_all(calls, at_once=at_once)
 
     def call(self, name: str, input: Any = None, **options: Any) -> OwnCall:  # noqa: A002

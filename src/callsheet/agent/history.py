@@ -87,7 +87,9 @@ class AgentHistory:
             return
         after = -1
         while True:
-            page = await self._page(session_id, after)
+            page: Sequence[Entry] = await self._history.ask(
+                lambda store, after=after: store.timeline(session_id, after=after, limit=PAGE)
+            )
             for entry in page:
                 after = entry.position
                 if before is not None and after >= before:
@@ -96,11 +98,6 @@ class AgentHistory:
             if len(page) < PAGE:
                 return
             await asyncio.sleep(0)  # others have their turn
-
-    async def _page(self, session_id: str, after: int) -> Sequence[Entry]:
-        return await self._history.ask(
-            lambda store: store.timeline(session_id, after=after, limit=PAGE)
-        )
 
     async def sessions(
         self, cwd: str | None, cursor: str | None
@@ -115,7 +112,9 @@ class AgentHistory:
             return [], None
         conversations: list[StoredSession] = []
         for _ in range(MOST_PAGES):
-            found = await self._some_sessions(cwd, before)
+            found = await self._history.ask(
+                lambda store, before=before: store.sessions(cwd=cwd, before=before, limit=MANY)
+            )
             for one in found:
                 before = one.updated_at, one.session_id
                 if one.info.get("source") != "call" and isabs(one.cwd):  # noqa: PTH117 - as text
@@ -125,13 +124,6 @@ class AgentHistory:
             if len(found) < MANY:
                 return conversations, None
         return conversations, before and _cursor(*before)
-
-    async def _some_sessions(
-        self, cwd: str | None, before: tuple[float, str] | None
-    ) -> list[StoredSession]:
-        return await self._history.ask(
-            lambda store: store.sessions(cwd=cwd, before=before, limit=MANY)
-        )
 
     async def forget(self, session_id: str) -> None:
         """Delete all that is stored of a session."""

@@ -2,13 +2,13 @@
 
 What can be typed, a line each:
 
-    /read path=README.md limit=5     a tool and its arguments; those without a name fill them in order
-    /read {"path": "README.md"}      the same as JSON
+    /read path=README.md limit=5     a tool and its arguments; words without a name fill them in order
     !make test                       a shell command
     /help, /help read, /tools        what can be typed, and which tools there are
 
-Lines are run one after another; under a first line `/parallel`, all at the same time. Everything is read
-before anything is run: if a line can't be, nothing is. A call that fails does not keep the next from running.
+Lines are run one after another; under a first line `/parallel`, all at the same time. Every line is parsed
+before anything is run: if one can't be, nothing is. A call that fails does not keep the next from running;
+the tool itself checks its arguments, and its error says what is wrong with them.
 
 Words are split by `shlex`, so quotes hold words together, but a backslash is only a backslash: patterns and
 Windows paths have many.
@@ -27,7 +27,7 @@ from urllib.parse import unquote, urlsplit
 from callsheet.agent.handler import Command, Prompt, StopReason, Turn
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonObject, JsonValue, is_object
-from callsheet.tools.arguments import nearest, parse_json, value_of
+from callsheet.tools.arguments import value_of
 from callsheet.tools.tool import Registry, Tool
 
 PARALLEL, HELP, TOOLS, SHELL = "parallel", "help", "tools", "bash"
@@ -44,145 +44,97 @@ _OWN = (
 _HELP = ("tool", "named", "shell", "lines", "parallel", "more")
 
 
-class BadCommand(CallsheetError):
-    """A line can't be run. The message is for the user."""
+class Line(NamedTuple):
+    """A line that was typed: its command, and the arguments. Those of the palette's own are plain text."""
+
+    text: str
+    command: str
+    arguments: dict[str, JsonValue] | str
 
 
-class UnknownCommand(BadCommand):
-    """There is no such command; `near` are those that may be meant."""
+class BadLine(CallsheetError):
+    """A line can't be run. The message is an English one, or `phrase` and its `words` in any language."""
 
-    def __init__(self, name: str, near: Sequence[str]) -> None:
-        super().__init__(f"there is no command {name}")
-        self.name: str = name
-        self.near: tuple[str, ...] = tuple(f"/{one}" for one in near)
-
-
-class NotCommand(BadCommand):
-    """A line that is no command at all."""
+    def __init__(self, message: str, phrase: str = "", **words: str) -> None:
+        super().__init__(message)
+        self.phrase: str = phrase
+        self.words: dict[str, str] = words
 
 
-class ToolCommand(NamedTuple):
-    """A call that was typed, and its line."""
-
-    tool: str
-    arguments: dict[str, JsonValue]
-    line: str
+# Parsing
 
 
-class HelpCommand(NamedTuple):
-    """A question about the palette itself."""
-
-    about: str
-    topic: str
-
-
-class Typed(NamedTuple):
-    """What was typed: what to run, whether at the same time, and what was wrong with it."""
-
-    steps: list[ToolCommand | HelpCommand]
-    problems: list[BadCommand]
-    in_parallel: bool
-
-
-# Reading
-
-
-def parse(text: str, tools: Registry) -> Typed:
-    """Read what was typed."""
-    lines = [line.strip() for line in text.split("\n") if line.strip()]
-    in_parallel = lines[:1] == [f"/{PARALLEL}"] and PARALLEL not in tools
-    typed = Typed([], [], in_parallel)
-    for line in lines[in_parallel:]:
+def parse(text: str, tools: Registry) -> tuple[list[Line], list[BadLine]]:
+    """Return the lines that were typed, and what is wrong with those that can't be run."""
+    lines: list[Line] = []
+    problems: list[BadLine] = []
+    for line in filter(None, map(str.strip, text.split("\n"))):
         try:
-            typed.steps.append(_step(line, tools))
-        except BadCommand as exc:
-            typed.problems.append(exc)
-    if in_parallel and not typed.problems:
-        if not typed.steps:
-            typed.problems.append(BadCommand(f"/{PARALLEL} needs commands in the lines under it"))
-        for step in typed.steps:
-            if isinstance(step, HelpCommand):
-                typed.problems.append(BadCommand(f"/{step.about} can't be run in /{PARALLEL}"))
-    return typed
+            lines.append(_line(line, tools))
+        except BadLine as exc:
+            problems.append(exc)
+    return lines, problems
 
 
-def _step(line: str, tools: Registry) -> ToolCommand | HelpCommand:
+def _line(line: str, tools: Registry) -> Line:
     if line.startswith("!"):
         command = line[1:].strip()
         if not command:
-            raise BadCommand("! needs a shell command behind it, such as !make test")
-        return ToolCommand(_tool(SHELL, tools).name, {"command": command}, line)
+            raise BadLine("! needs a shell command behind it, such as !make test")
+        return Line(line, _tool(SHELL, tools).name, {"command": command})
     head = _HEAD(line)
     if head is None:
-        raise UnknownCommand(line.split()[0], ()) if line.startswith("/") else NotCommand(line)
+        if line.startswith("/"):
+            raise _unknown(line.split()[0])
+        raise BadLine(line, "typed_no_command", line=line)
     name, rest = head[1], (head[2] or "").strip()
-    if name in (HELP, TOOLS) and name not in tools:
-        return HelpCommand(name, rest.removeprefix("/"))
-    tool = _tool(name, tools)
-    return ToolCommand(tool.name, arguments_of(tool, rest), line)
+    if name in (HELP, TOOLS, PARALLEL) and name not in tools:
+        return Line(line, name, rest.removeprefix("/"))
+    return Line(line, name, arguments_of(_tool(name, tools), rest))
 
 
 def _tool(name: str, tools: Registry) -> Tool:
     found = tools.get(name)
     if found is None:
-        raise UnknownCommand(f"/{name}", tools.nearest(name))
+        raise _unknown(f"/{name}", *tools.nearest(name))
     return found
+
+
+def _unknown(name: str, *near: str) -> BadLine:
+    names = ", ".join(f"`/{one}`" for one in near)
+    return BadLine(f"there is no command {name}", "typed_unknown", name=name, names=names)
 
 
 def arguments_of(tool: Tool, text: str) -> dict[str, JsonValue]:
-    """Return the arguments in a line: `key=value`, words in the order of the schema, or a JSON object.
+    """Return the arguments in a line: `key=value`, or words in the order of the schema.
 
     Raises:
-        BadCommand: They can't be read, or one is unknown, missing or there twice.
+        BadLine: There is an open quote, or more than the tool takes.
     """
-    if text.startswith("{"):
-        return _object(tool, text)
-    found: dict[str, JsonValue] = {}
-    names = _ordered(tool.schema)
-    for word in _words(tool, text):
-        key, equals, value = word.partition("=")
-        if not equals or key not in names:
-            near = nearest(key, names) if equals and key.isidentifier() else []
-            if near:
-                hint = " or ".join(near)
-                raise BadCommand(f"/{tool.name} has no argument {key!r}; did you mean {hint}?")
-            left = [name for name in names if name not in found]
-            if not left:
-                raise BadCommand(f"/{tool.name}: {word!r} is too much; {_usage_hint(tool)}")
-            key, value = left[0], word
-        if key in found:
-            raise BadCommand(f"/{tool.name}: {key} is there twice")
-        found[key] = value_of(value, key, tool.schema)
-    missing = [name for name in tool.schema.get("required", ()) if name not in found]
-    if missing:
-        raise BadCommand(f"/{tool.name}: missing {', '.join(missing)}; {_usage_hint(tool)}")
-    return found
-
-
-def _words(tool: Tool, text: str) -> list[str]:
     lexer = shlex.shlex(text, posix=True, punctuation_chars=False)
     lexer.whitespace_split = True
     lexer.commenters = lexer.escape = ""
     try:
-        return list(lexer)
+        words = list(lexer)
     except ValueError as exc:
-        raise BadCommand(f"/{tool.name}: {exc}; put it in the other kind of quotes") from None
-
-
-def _object(tool: Tool, text: str) -> dict[str, JsonValue]:
-    try:
-        value = parse_json(text)
-    except (ValueError, RecursionError) as exc:
-        raise BadCommand(f"/{tool.name}: not JSON: {exc}") from None
-    assert is_object(value)  # it starts with a brace
-    return dict(value)
+        raise BadLine(f"/{tool.name}: {exc}; put it in the other kind of quotes") from None
+    found: dict[str, JsonValue] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key.isidentifier():
+            left = [name for name in _ordered(tool.schema) if name not in found]
+            if not left:
+                usage = f"/{tool.name} {usage_of(tool)}".rstrip()
+                raise BadLine(f"/{tool.name}: {word!r} is too much; it is {usage}")
+            key, value = left[0], word
+        found[key] = value_of(value, key, tool.schema)
+    return found
 
 
 def _ordered(schema: JsonObject) -> list[str]:
     """Return the names of all arguments, the required ones first."""
-    names = list(schema.get("properties", ()))
     required = schema.get("required", ())
-    return sorted(names, key=lambda name: name not in required)
+    return sorted(schema.get("properties", ()), key=lambda name: name not in required)
 
 
 def usage_of(tool: Tool) -> str:
@@ -191,17 +143,14 @@ def usage_of(tool: Tool) -> str:
     return " ".join(name if name in required else f"[{name}]" for name in _ordered(tool.schema))
 
 
-def _usage_hint(tool: Tool) -> str:
-    return f"it is /{tool.name} {usage_of(tool)}".rstrip()
-
-
 def typed_text(blocks: Iterable[JsonObject], cwd: str) -> str:
     """Return the text of a prompt. A file that was mentioned becomes its path, in the line before it."""
     text = ""
     after_mention = False
     for block in blocks:
-        uri = _uri(block)
-        if uri is not None:
+        holder = block.get("resource") if block.get("type") == "resource" else block
+        uri = holder.get("uri") if is_object(holder) else None
+        if isinstance(uri, str) and uri:
             text = f"{text.rstrip()} {shlex.quote(_path(uri, cwd))}".lstrip()
             after_mention = True
         elif block.get("type") == "text" and isinstance(block.get("text"), str):
@@ -209,15 +158,6 @@ def typed_text(blocks: Iterable[JsonObject], cwd: str) -> str:
             text += f" {piece}" if after_mention and piece[:1].strip() else piece
             after_mention = False
     return text
-
-
-def _uri(block: JsonObject) -> str | None:
-    kind = block.get("type")
-    holder = block.get("resource") if kind == "resource" else block
-    if kind not in ("resource", "resource_link") or not is_object(holder):
-        return None
-    uri = holder.get("uri")
-    return uri if isinstance(uri, str) and uri else None
 
 
 def _path(uri: str, cwd: str) -> str:
@@ -250,101 +190,98 @@ class Palette:
 
     async def turn(self, prompt: Prompt, turn: Turn) -> StopReason | None:
         """Run what was typed."""
-        talk = _Talk(turn)
+        messages = _Messages(turn)
         for problem in await turn.session.connected():
             if problem not in self._reported:
                 self._reported.add(problem)
-                await talk.say(problem)
-        typed = parse(typed_text(prompt.blocks, turn.session.cwd), turn.tools)
-        if not typed.problems and typed.steps:
-            await _run(typed, turn, talk)
-        elif not typed.steps and all(isinstance(one, NotCommand) for one in typed.problems):
-            await talk.say(talk.phrase("typed_nothing"))
+                await messages.send(problem)
+        lines, problems = parse(typed_text(prompt.blocks, turn.session.cwd), turn.tools)
+        if lines and not problems:
+            await _run(lines, turn, messages)
+        elif not lines and all(one.phrase == "typed_no_command" for one in problems):
+            await messages.send(messages.phrase("typed_nothing"))
         else:
-            lines = [talk.problem(one) for one in typed.problems]
-            if typed.steps:
-                lines.append(talk.phrase("typed_none_run"))
-            await talk.say("\n".join(f"- {line}" for line in lines) if lines[1:] else lines[0])
+            texts = [messages.problem(one) for one in problems]
+            if lines:
+                texts.append(messages.phrase("typed_none_run"))
+            await messages.send("\n".join(f"- {one}" for one in texts) if texts[1:] else texts[0])
         return None
 
 
-class _Talk:
+class _Messages:
     """Messages to the user, in their language, each in a paragraph of its own."""
 
     def __init__(self, turn: Turn) -> None:
         self._turn: Turn = turn
         self._is_first: bool = True
         self.phrase: Callable[..., str] = turn.session.phrase
-        # A line is redacted before it is cut: half a secret is not found.
-        self.redact: Callable[[str], str] = turn.session.guard.clean
 
-    async def say(self, text: str) -> None:
+    async def send(self, text: str) -> None:
         await self._turn.say(text if self._is_first else f"\n\n{text}")
         self._is_first = False
 
-    def problem(self, problem: BadCommand) -> str:
-        if isinstance(problem, NotCommand):
-            return self.phrase("typed_no_command", line=code(self.redact(str(problem))))
-        if not isinstance(problem, UnknownCommand):
+    def cut(self, line: str) -> str:
+        """Return a line without secrets, and then cut: half a secret would not be found."""
+        return _cut(self._turn.session.guard.clean(line))
+
+    def problem(self, problem: BadLine) -> str:
+        if not problem.phrase:
             return str(problem)
-        text = self.phrase("typed_unknown", name=code(self.redact(problem.name)))
-        if problem.near:
-            names = ", ".join(map(code, problem.near))
-            return f"{text} {self.phrase('typed_nearest', names=names)}"
-        return f"{text} {self.phrase('help_more')}"
+        names = problem.words.pop("names", "")
+        text = self.phrase(
+            problem.phrase, **{key: code(self.cut(word)) for key, word in problem.words.items()}
+        )
+        if problem.phrase == "typed_unknown":
+            text += f" {self.phrase('typed_nearest', names=names) if names else self.phrase('help_more')}"
+        return text
 
 
-async def _run(typed: Typed, turn: Turn, talk: _Talk) -> None:
-    commands = [step for step in typed.steps if isinstance(step, ToolCommand)]
-    status = ["pending"] * len(commands)
+async def _run(lines: Sequence[Line], turn: Turn, messages: _Messages) -> None:
+    in_parallel = lines[0].command == PARALLEL and isinstance(lines[0].arguments, str)
+    calls = [(one.command, one.arguments) for one in lines if not isinstance(one.arguments, str)]
+    shown = [messages.cut(one.text) for one in lines if not isinstance(one.arguments, str)]
 
-    async def mark(numbers: Sequence[int], state: str) -> None:
-        """Show how far the commands are, if there are several."""
-        for number in numbers:
-            status[number] = state
-        if len(commands) > 1:
-            lines = [_cut(talk.redact(one.line)) for one in commands]
+    async def show_plan(done: int, running: int) -> None:
+        """Show how far the calls are, if there are several."""
+        status = ["completed"] * done + ["in_progress"] * running + ["pending"] * len(calls)
+        if len(calls) > 1:
             await turn.plan(
                 [
-                    {"content": line, "priority": "medium", "status": state}
-                    for line, state in zip(lines, status, strict=True)
+                    {"content": one, "status": state}
+                    for one, state in zip(shown, status, strict=False)
                 ]
             )
 
-    async def run(numbers: Sequence[int]) -> None:
-        await mark(numbers, "in_progress")
-        group = [commands[number] for number in numbers]
-        if len(group) == 1:
-            results = [await turn.run(group[0].tool, group[0].arguments)]
-        else:
-            results = await turn.run_all([(one.tool, one.arguments) for one in group])
-        for one, result in zip(group, results, strict=True):
+    async def run(first: int, count: int) -> None:
+        await show_plan(first, count)
+        batch = calls[first : first + count]
+        results = await turn.run_all(batch) if count > 1 else [await turn.run(*batch[0])]
+        for number, result in enumerate(results, first):
             if not result.success:
-                line = code(talk.redact(one.line))
-                await talk.say(f"{line}: {_first_line(result.error or '')}")
-        await mark(numbers, "completed")
+                await messages.send(f"{code(shown[number])}: {_first_line(result.error or '')}")
+        await show_plan(first + count, 0)
 
-    if typed.in_parallel:
-        await run(range(len(commands)))
-        return
     number = 0
-    for step in typed.steps:
-        if isinstance(step, HelpCommand):
-            await talk.say(_help(step, turn, talk))
-        else:
-            await run([number])
+    for line in lines:
+        if isinstance(line.arguments, str):
+            if line.command != PARALLEL:
+                await messages.send(_help(line.command, line.arguments, turn, messages))
+        elif not in_parallel:
+            await run(number, 1)
             number += 1
+    if in_parallel and calls:
+        await run(0, len(calls))
 
 
-def _help(asked: HelpCommand, turn: Turn, talk: _Talk) -> str:
-    if asked.about == TOOLS:
+def _help(command: str, topic: str, turn: Turn, messages: _Messages) -> str:
+    if command == TOOLS:
         return "\n".join(f"- {_usage(one)}: {_first_line(one.description)}" for one in turn.tools)
-    if not asked.topic:
-        return "\n".join(f"- {talk.phrase(f'help_{key}')}" for key in _HELP)
+    if not topic:
+        return "\n".join(f"- {messages.phrase(f'help_{key}')}" for key in _HELP)
     try:
-        tool = _tool(asked.topic, turn.tools)
-    except BadCommand as exc:
-        return talk.problem(exc)
+        tool = _tool(topic, turn.tools)
+    except BadLine as exc:
+        return messages.problem(exc)
     properties: Any = tool.schema.get("properties", {})
     described = [
         f"- {code(name)}: {_first_line(about.get('description') or '') or about.get('type', '')}"

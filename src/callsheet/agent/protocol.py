@@ -210,7 +210,7 @@ class AcpV2(AcpV1):
         key = conversation.new_id("msg")
 
         def then() -> None:
-            conversation.spawn(self._turn(conversation, key, blocks))
+            conversation.agent.spawn(self._turn(conversation, key, blocks))
 
         return Answer({"messageId": key}, then)
 

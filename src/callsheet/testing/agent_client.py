@@ -386,10 +386,9 @@ class AgentClient:
     # What goes by
 
     def _record(self, way: Literal["in", "out"], line: bytes) -> None:
-        frame = Frame(way, line, time.monotonic() - self._began)
-        self.traffic.append(frame)
+        self.traffic.append(Frame(way, line, time.monotonic() - self._began))
         if self._recording is not None:
-            self._recording.take(frame)
+            (self._recording.agent if way == "in" else self._recording.client)(line)
         if way == "in" and self._on_line is not None:
             self._on_line(line)
 

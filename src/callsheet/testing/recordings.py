@@ -34,11 +34,14 @@ _FINAL = ("completed", "failed", "cancelled")
 
 
 class Frame(NamedTuple):
-    """One line of a client's traffic. `in` is what the agent wrote; `at` is in seconds since its start."""
+    """One line of a client's traffic. `in` is what the agent wrote; `at` is in seconds since its start.
 
-    way: Literal["in", "out"]
+    Where nobody knows them, as in plain lines, they are empty and None.
+    """
+
+    way: Literal["in", "out", ""]
     line: bytes
-    at: float
+    at: float | None = None
 
 
 class Recorder:
@@ -143,26 +146,20 @@ def assert_every_call_ended(recording: Recorded, at_least: int = 1) -> dict[str,
     Raises:
         AssertionError: A call did not end properly, or there are too few.
     """
+    updates = [one for one in updates_in(recording) if isinstance(one.get("toolCallId"), str)]
+    is_v1 = any(one["sessionUpdate"] == "tool_call" for one in updates)
     calls: dict[str, list[str]] = {}
-    ended: set[str] = set()
-    updates = list(updates_in(recording))
-    announced = {u.get("toolCallId") for u in updates if u["sessionUpdate"] == "tool_call"}
-    for number, update in enumerate(updates, 1):
-        key = update.get("toolCallId")
-        if not isinstance(key, str):
-            continue
-        if announced and key not in calls and update["sessionUpdate"] != "tool_call":
-            raise AssertionError(f"call {key}: update {number} comes before its announcement")
-        if key in ended:
-            raise AssertionError(f"call {key}: update {number} comes after its end: {update}")
-        status = update.get("status")
+    for update in updates:
+        key, status = update["toolCallId"], update.get("status")
+        if is_v1 and key not in calls and update["sessionUpdate"] != "tool_call":
+            raise AssertionError(f"call {key}: an update comes before its announcement: {update}")
         statuses = calls.setdefault(key, [])
+        if statuses and statuses[-1] in _FINAL:
+            raise AssertionError(f"call {key}: an update comes after its end: {update}")
         if isinstance(status, str):
             statuses.append(status)
-        if status in _FINAL:
-            ended.add(key)
     for key, statuses in calls.items():
-        if key not in ended:
+        if not statuses or statuses[-1] not in _FINAL:
             raise AssertionError(f"call {key} never ended; it was {' → '.join(statuses) or 'seen'}")
     if len(calls) < at_least:
         raise AssertionError(f"the recording has {len(calls)} calls; expected {at_least} or more")
@@ -173,14 +170,6 @@ Source: TypeAlias = "Recording | AgentClient | Recorder | str | Path | Iterable[
 """What a recording can be made of: a client, a sink, a file, or frames, lines or messages."""
 
 _WAYS: dict[str, Direction] = {"in": "agent->client", "out": "client->agent"}
-
-
-class _Taken(NamedTuple):
-    """A line, which way it went, and when; None where nobody knows."""
-
-    line: bytes
-    way: Direction | None = None
-    at: float | None = None
 
 
 class Recording:
@@ -198,7 +187,7 @@ class Recording:
         self.found: list[Finding] = []
         """The findings of the last `check`."""
         self._directory: Path | None = None if directory is None else Path(directory)
-        self._taken: list[_Taken] = []
+        self._frames: list[Frame] = []
         self._files: list[Path] = []
         self._began: float = time.monotonic()
 
@@ -208,32 +197,25 @@ class Recording:
         made = cls()
         if isinstance(source, (str, Path)):
             made._files.append(Path(source))
-            return made
-        if isinstance(source, Recording):
-            made._taken += source._taken
+        elif isinstance(source, Recording):
+            made._frames += source._frames
             made._files += source._files
-            return made
-        kept: Any = getattr(source, "traffic", None)
-        if kept is None and hasattr(
-            source, "send"
-        ):  # a sink: it has received only the agent's lines
-            kept = [_Taken(line, "agent->client") for line in getattr(source, "lines", ())]
-        made._taken += map(_taken, source if kept is None else kept)  # pyright: ignore[reportArgumentType]
+        elif isinstance(source, Recorder):  # a sink has received only the agent's lines
+            made._frames += [Frame("in", line) for line in source.lines]
+        else:
+            items: Any = getattr(source, "traffic", source)
+            made._frames += map(_frame, items)
         return made
 
     # Recording
 
     def agent(self, line: bytes) -> None:
         """Record a line of the agent. Can be passed as a session's `on_update`."""
-        self._taken.append(_Taken(line, "agent->client", time.monotonic() - self._began))
+        self._frames.append(Frame("in", line, time.monotonic() - self._began))
 
     def client(self, line: bytes) -> None:
         """Record a line of the client."""
-        self._taken.append(_Taken(line, "client->agent", time.monotonic() - self._began))
-
-    def take(self, frame: Frame) -> None:
-        """Record a line of a client's traffic, with the current time."""
-        (self.agent if frame.way == "in" else self.client)(frame.line)
+        self._frames.append(Frame("out", line, time.monotonic() - self._began))
 
     def command(self, *agent: str) -> list[str]:
         """Return a command that runs an agent and records it here, for any client to start.
@@ -282,8 +264,8 @@ class Recording:
         from callsheet.check.engine import check_stream
         from callsheet.check.runner import choose, named
 
-        asked = _words(clients)
-        rules = choose(chosen=named(_words(select)), ignored=named(_words(ignore)), clients=asked)
+        asked = _names(clients)
+        rules = choose(chosen=named(_names(select)), ignored=named(_names(ignore)), clients=asked)
         # Rules about a client that are selected by name hold without the client being named.
         held = {*asked, *(client for rule in rules for client in rule.clients)}
         self.found = list(check_stream(BytesIO(self.to_bytes()), rules=rules, clients=held))
@@ -306,32 +288,30 @@ class Recording:
         return path
 
     def _parts(self) -> Iterator[bytes]:
-        for taken in self._taken:
-            if taken.way is None:
-                yield taken.line.rstrip(b"\r\n") + b"\n"
+        for frame in self._frames:
+            if not frame.way:
+                yield frame.line.rstrip(b"\r\n") + b"\n"
             else:
-                for line in taken.line.split(b"\n"):
-                    yield from encode_line(taken.at, taken.way, line)
+                for line in frame.line.split(b"\n"):
+                    yield from encode_line(frame.at, _WAYS[frame.way], line)
         for path in self._files:
             if path.exists() or len(self._files) == 1:
                 yield path.read_bytes()
 
     def __repr__(self) -> str:
         files = f" and {len(self._files)} files" if self._files else ""
-        return f"<Recording of {len(self._taken)} lines{files}>"
+        return f"<Recording of {len(self._frames)} lines{files}>"
 
 
-def _taken(item: Any) -> _Taken:
-    if isinstance(item, _Taken):
-        return item
+def _frame(item: Any) -> Frame:
     if isinstance(item, Frame):
-        return _Taken(item.line, _WAYS[item.way], item.at)
+        return item
     if isinstance(item, str):
-        return _Taken(item.encode())
-    return _Taken(item if isinstance(item, bytes) else msgspec.json.encode(item))
+        item = item.encode()
+    return Frame("", item if isinstance(item, bytes) else msgspec.json.encode(item))
 
 
-def _words(given: str | Iterable[str]) -> list[str]:
+def _names(given: str | Iterable[str]) -> list[str]:
     return [given] if isinstance(given, str) else list(given)
 
 
@@ -348,13 +328,14 @@ def describe_findings(findings: Sequence[Finding]) -> Iterator[str]:
         where += f", {finding.field}" if finding.field else ""
         yield f"line {finding.line}{where}: {finding.severity} {finding.rule}"
         yield f"  {finding.message}"
-        fix = fixes.pop(finding.rule, None)
-        if fix is not None:
-            yield f"  To mend it: {fix}"
+        if finding.rule in fixes:
+            yield f"  To fix it: {fixes.pop(finding.rule)}"
 
 
 def count_findings(findings: Sequence[Finding]) -> str:
     """Return how many findings there are, and how many of each severity."""
+    from callsheet.check.output import count
+
     by = Counter(finding.severity for finding in findings)
-    parts = ", ".join(f"{by[one]} {one}" for one in ("error", "warning", "advice") if by[one])
-    return f"{len(findings)} finding{'' if len(findings) == 1 else 's'} ({parts})"
+    parts = ", ".join(f"{number} {severity}" for severity, number in sorted(by.items()))
+    return f"{count(len(findings), 'finding')} ({parts})"

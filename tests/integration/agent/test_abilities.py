@@ -295,9 +295,8 @@ async def test_a_write_that_is_not_answered_ends_and_says_that_it_is_unknown(
 
 
 async def test_cancelling_a_write_that_is_not_answered_ends_the_turn_soon(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(client_files, "LATE_SECONDS", 0.2)
     ran = Ran(("write", {"path": "a.txt", "content": "two\n"}))
     async with playing(ran, FILES) as client:
         client.on["fs/write_text_file"] = lambda _: asyncio.sleep(60)

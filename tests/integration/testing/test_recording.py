@@ -170,7 +170,7 @@ def test_a_failed_test_tells_the_findings_and_where_the_recording_is(
     assert re.search(r"assert \d finding.* \(.*1 error.*\) where there should be none", said), said
     assert re.search(r"^E +line \d+, call c1.*: error lifecycle/never-ended", said, re.MULTILINE)
     assert said.count("error lifecycle/never-ended") == 2  # in the assertion, and in the section
-    assert "To mend it: " in said
+    assert "To fix it: " in said
     assert said.count("- ACP recording -") == 1
     (path,) = re.findall(r"^/.*recording\.jsonl$", said, re.MULTILINE)
     assert Recording.of(path).messages == OPEN
@@ -180,7 +180,7 @@ def test_a_failed_test_tells_the_findings_and_where_the_recording_is(
 def test_other_recordings_are_told_in_words_too(pytest_in: Callable[..., str]) -> None:
     said = pytest_in("-vv", "-k", "others")
     assert "lifecycle/never-ended" in said
-    assert "To mend it: " in said
+    assert "To fix it: " in said
     assert "ACP recording" not in said
 
 

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from callsheet import tool
 from callsheet.agent.palette import (
-    HelpCommand,
+    Line,
     Palette,
-    ToolCommand,
     arguments_of,
     code,
     parse,
@@ -66,17 +65,14 @@ TOOLS = Registry([pick, tag, meet, ping, remote("mcp__a__echo")])
 
 def typed(line: str) -> Any:
     """Read one line, and return the tool and the arguments that it stands for."""
-    result = parse(line, TOOLS)
-    assert not result.problems, [str(one) for one in result.problems]
-    (step,) = result.steps
-    assert isinstance(step, ToolCommand)
-    return step.tool, step.arguments
+    (parsed,), problems = parse(line, TOOLS)
+    assert not problems
+    return parsed.command, parsed.arguments
 
 
 def problem(text: str) -> str:
-    result = parse(text, TOOLS)
-    (one,) = result.problems
-    return str(one)
+    _, (problem,) = parse(text, TOOLS)
+    return str(problem)
 
 
 @pytest.fixture
@@ -106,11 +102,11 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
             "grep",
             {"pattern": "two words", "ignore_case": True},
         ),
-        ("/grep a=b", "grep", {"pattern": "a=b"}),
+        ("/grep pattern=a=b", "grep", {"pattern": "a=b"}),
+        ("/grep -x=b", "grep", {"pattern": "-x=b"}),
         ("/grep #x", "grep", {"pattern": "#x"}),
         ("/list", "list", {}),
         ("/bash timeout=5 'make test'", "bash", {"command": "make test", "timeout": 5}),
-        ('/bash {"command": "ls"}', "bash", {"command": "ls"}),
         ("!pytest -q 'a b'", "bash", {"command": "pytest -q 'a b'"}),
         ("  ! ls", "bash", {"command": "ls"}),
         ('/think "so so"', "think", {"thought": "so so"}),
@@ -134,17 +130,9 @@ def test_a_line_is_a_call(line: str, name: str, arguments: dict[str, Any]) -> No
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("/read", "/read: missing path; it is /read path [offset] [limit]"),
-        ("/move a", "/move: missing destination; it is /move source destination"),
         ("/read a 1 2 3", "/read: '3' is too much; it is /read path [offset] [limit]"),
         ("/ping x", "/ping: 'x' is too much; it is /ping"),
-        ("/read pth=a", "/read has no argument 'pth'; did you mean path?"),
-        ("/read path=a path=b", "/read: path is there twice"),
         ('/read "a b', "/read: No closing quotation; put it in the other kind of quotes"),
-        ('/bash {"command": }', "/bash: not JSON: Expecting value: line 1 column 13 (char 12)"),
-        ('/bash {"timeout": NaN}', "/bash: not JSON: NaN is no JSON"),
-        ("/parallel", "/parallel needs commands in the lines under it"),
-        ("/parallel\n/help", "/help can't be run in /parallel"),
         ("!", "! needs a shell command behind it, such as !make test"),
         ("/etc/hosts", "there is no command /etc/hosts"),
         ("/raed a", "there is no command /raed"),
@@ -156,21 +144,14 @@ def test_what_cannot_be_run_says_what_can(line: str, message: str) -> None:
 
 
 def test_lines_are_calls_one_after_another() -> None:
-    result = parse("/ping\n\n  /read a\r\n!ls\n/help read\n", TOOLS)
-    assert result.problems == []
-    assert not result.in_parallel
-    assert result.steps == [
-        ToolCommand("ping", {}, "/ping"),
-        ToolCommand("read", {"path": "a"}, "/read a"),
-        ToolCommand("bash", {"command": "ls"}, "!ls"),
-        HelpCommand("help", "read"),
+    lines, problems = parse("/ping\n\n  /read a\r\n!ls\n/help read\n", TOOLS)
+    assert problems == []
+    assert lines == [
+        Line("/ping", "ping", {}),
+        Line("/read a", "read", {"path": "a"}),
+        Line("!ls", "bash", {"command": "ls"}),
+        Line("/help read", "help", "read"),
     ]
-
-
-def test_under_a_first_line_parallel_all_lines_are_for_the_same_time() -> None:
-    result = parse("/parallel\n/ping\n\n!echo a; echo b", TOOLS)
-    assert (result.problems, result.in_parallel) == ([], True)
-    assert [step.tool for step in result.steps if isinstance(step, ToolCommand)] == ["ping", "bash"]
 
 
 def test_a_tool_takes_the_place_of_a_command_of_the_same_name() -> None:
@@ -180,7 +161,7 @@ def test_a_tool_takes_the_place_of_a_command_of_the_same_name() -> None:
         return topic
 
     tools = Registry([own])
-    assert parse("/help me", tools).steps == [ToolCommand("help", {"topic": "me"}, "/help me")]
+    assert parse("/help me", tools)[0] == [Line("/help me", "help", {"topic": "me"})]
     names = [one.name for one in Palette().commands(list(tools))]
     assert names.count("help") == 1
 
@@ -191,12 +172,11 @@ def test_usage_names_the_required_arguments_first() -> None:
 
 @given(st.text() | st.text("/!`~ =\"'\\\\{}[]ab;\n", max_size=60))
 @example("/parallel\n" * 1_000)
-@example("/bash {" + '"a":[' * 10_000)
 def test_whatever_is_typed_is_either_read_or_a_problem(text: str) -> None:
-    result = parse(text, TOOLS)
+    lines, problems = parse(text, TOOLS)
     if text.strip():
-        assert result.steps or result.problems
-    for one in result.problems:
+        assert lines or problems
+    for one in problems:
         assert str(one)
 
 
@@ -289,7 +269,7 @@ async def test_parallel_calls_run_at_the_same_time(stage: Stage, tmp_path: Path)
     assert None not in batches
 
 
-async def test_a_failure_is_told_and_the_next_call_is_run(stage: Stage) -> None:
+async def test_a_failure_is_reported_and_the_next_call_is_run(stage: Stage) -> None:
     await stage.prompt("/read nothing.txt\n!exit 3\n/ping")
     assert [name for name, _ in stage.calls] == ["read", "bash", "ping"]
     first, second = stage.words.split("\n\n")
@@ -299,12 +279,24 @@ async def test_a_failure_is_told_and_the_next_call_is_run(stage: Stage) -> None:
     assert "3" in second.partition(": ")[2]
 
 
+async def test_the_tool_explains_what_is_wrong_with_its_arguments(stage: Stage) -> None:
+    await stage.prompt("/read\n/read pth=a")
+    missing, unknown = stage.words.split("\n\n")
+    assert missing.startswith("`/read`: read: missing argument path")
+    assert "unknown argument pth (did you mean 'path'?)" in unknown
+
+
+async def test_parallel_without_lines_runs_nothing(stage: Stage) -> None:
+    await stage.prompt("/parallel")
+    assert (stage.calls, stage.said, stage.plans) == ([], [], [])
+
+
 async def test_nothing_is_run_if_a_line_is_wrong(stage: Stage) -> None:
-    await stage.prompt("/ping\n/raed a\n/read\nso what")
+    await stage.prompt("/ping\n/raed a\n/ping x\nso what")
     assert stage.calls == []
     assert stage.words.splitlines() == [
         "- There is no command `/raed`. Did you mean `/read`?",
-        "- /read: missing path; it is /read path [offset] [limit]",
+        "- /ping: 'x' is too much; it is /ping",
         "- This is no command: `so what`",
         "- Nothing was run.",
     ]
@@ -400,12 +392,11 @@ def test_everything_that_the_document_types_can_be_typed() -> None:
     blocks = re.findall(
         r"^(`{3,})palette\n(.*?)^\1$", document.read_text(encoding="utf-8"), re.M | re.S
     )
-    typed = [parse(body, Registry()) for _, body in blocks]
-    assert [str(one) for result in typed for one in result.problems] == []
-    assert [(len(result.steps), result.in_parallel) for result in typed] == [(11, False), (3, True)]
+    parsed = [parse(body, Registry()) for _, body in blocks]
+    assert [problem for _, problems in parsed for problem in problems] == []
+    assert [len(lines) for lines, _ in parsed] == [10, 4]
     edit = {"path": "src/app.py", "old_text": "x = 1", "new_text": "x = 2"}
-    calls = [step for step in typed[0].steps if isinstance(step, ToolCommand)]
-    assert edit in [call.arguments for call in calls]
+    assert edit in [line.arguments for line in parsed[0][0]]
 
 
 TOKEN = "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -413,11 +404,11 @@ TOKEN = "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789"
 
 @pytest.mark.parametrize("before", [1, 70])
 @pytest.mark.parametrize("start", ["!exit 1; :", "just words"])
-async def test_a_secret_that_was_typed_is_not_told_again(
+async def test_a_secret_that_was_typed_is_not_repeated(
     stage: Stage, start: str, before: int
 ) -> None:
     line = f"{start} {'x' * before} {TOKEN}"
     await stage.prompt(f"{line}\n{line}\n/ping")
-    told = stage.session.guard.clean(" ".join([*stage.plan_lines, stage.words]))
-    assert start in told
-    assert "abcdef" not in told
+    shown = stage.session.guard.clean(" ".join([*stage.plan_lines, stage.words]))
+    assert start in shown
+    assert "abcdef" not in shown

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from callsheet.agent.script import BadScript, NotAsExpected, read_script, script_of
+from callsheet.agent.script import BadScript, read_script, script_of
 from callsheet.report.status import ToolCallStatus
 from tests.support.stage import Stage
 
@@ -26,15 +26,13 @@ async def test_every_kind_of_step_is_played(tmp_path: Path) -> None:
         {"think": "Where is it?"},
         {"plan": ["Read", {"content": "Change", "status": "in_progress", "priority": "high"}]},
         {"run": "read", "arguments": {"path": "a.txt"}, "alias": "toolu_01"},
-        {"expect": {"success": True, "output": "two"}},
         {
             "parallel": [
                 {"run": "bash", "arguments": {"command": "echo hi; exit 3"}, "alias": "toolu_02"},
-                {"run": "read", "arguments": {"path": "b.txt"}, "expect": "failure"},
+                {"run": "read", "arguments": {"path": "b.txt"}},
                 {"run": "list"},
             ]
         },
-        {"expect": [{"exit_code": 3, "output": "hi"}, {"error": "b.txt"}, "success"]},
         {"usage": {"used": 5, "size": 10}},
         {"stop": "refusal"},
         {"say": "never said"},
@@ -87,44 +85,15 @@ async def test_wait_takes_its_time_and_can_be_cancelled(tmp_path: Path) -> None:
         assert time.monotonic() - began < 5
 
 
-@pytest.mark.parametrize(
-    ("script", "said"),
-    [
-        ([{"run": "list", "expect": "failure"}], "step 1: list: expected success False, got True"),
-        ([{"expect": "success"}], "step 1: expect: no tool was run before it"),
-        (
-            {"turns": [[{"run": "list"}, {"expect": ["success", "success"]}]]},
-            "turn 1, step 2: 2 results expected, got 1",
-        ),
-        (
-            [{"parallel": [{"run": "list"}, {"run": "list", "expect": {"exit_code": 1}}]}],
-            "step 1: list: expected exit_code 1, got None",
-        ),
-        (
-            [{"run": "read", "arguments": {"path": "x"}}, {"expect": {"output": "hello"}}],
-            "step 2: read: expected output 'hello', got ",
-        ),
-    ],
-)
-async def test_what_is_not_as_expected_names_the_step(
-    tmp_path: Path, script: Any, said: str
-) -> None:
-    stage = stage_of(tmp_path, script)
-    async with stage.session:
-        with pytest.raises(NotAsExpected) as raised:
-            await stage.prompt("go")
-    assert str(raised.value).startswith(said)
-
-
 async def test_an_unknown_tool_is_a_failed_call(tmp_path: Path) -> None:
-    stage = stage_of(tmp_path, [{"run": "nothing_like_it"}, {"expect": "failure"}])
+    stage = stage_of(tmp_path, [{"run": "nothing_like_it"}])
     async with stage.session:
         await stage.prompt("go")
         assert stage.session.reports[0].status is ToolCallStatus.FAILED
 
 
 WANTED = 'expected a list of steps, or {"turns": [[…], …]}'
-VERBS = "expected one of run, say, think, plan, parallel, wait, expect, usage, stop"
+VERBS = "expected one of run, say, think, plan, parallel, wait, usage, stop"
 
 
 @pytest.mark.parametrize(
@@ -153,9 +122,6 @@ VERBS = "expected one of run, say, think, plan, parallel, wait, expect, usage, s
         ([{"plan": ["a", {"content": "b", "status": "done"}]}], "step 1: Invalid enum value 'done' - at `$.plan[1].status`"),
         ([{"parallel": []}], "step 1: Expected `array` of length >= 1 - at `$.parallel`"),
         ([{"parallel": [{"run": "a"}, {"say": "b"}]}], "step 1: Object contains unknown field `say` - at `$.parallel[1]`"),
-        ([{"expect": "luck"}], "step 1: Invalid enum value 'luck' - at `$.expect`"),
-        ([{"expect": {"exit_code": "1"}}], "step 1: Expected `int | null`, got `str` - at `$.expect.exit_code`"),
-        ([{"expect": {"code": 1}}], "step 1: Object contains unknown field `code` - at `$.expect`"),
         ([{"usage": {"used": 1}}], "step 1: Object missing required field `size` - at `$.usage`"),
         ([{"stop": "bored"}], "step 1: Invalid enum value 'bored' - at `$.stop`"),
     ],
