@@ -221,7 +221,7 @@ class Agent:
         """Open a session, new or stored, in the directories that the client names."""
         from callsheet.agent.conversation import Conversation
 
-        cwd = _directory(params.get("cwd"), "cwd")
+        cwd = _directory(params["cwd"], "cwd")
         more: list[str] = params.get("additionalDirectories") or []
         servers: list[JsonObject] = params.get("mcpServers") or []
         directories = [_directory(one, "additionalDirectories") for one in more]
@@ -239,7 +239,7 @@ class Agent:
     async def _resume(self, params: JsonObject) -> Answer:
         """Continue a session. In v2, the client may ask for a replay."""
         start = params.get("replayFrom") if self.peer.version == 2 else None
-        if start is not None and not (is_object(start) and start.get("type") == "start"):
+        if start is not None and start["type"] != "start":
             raise InvalidParams(f'replayFrom: expected {{"type": "start"}}, got {start!r}')
         return await self._continue(params, replay=start is not None)
 
@@ -318,29 +318,27 @@ class Agent:
 
     async def _set_mode(self, params: JsonObject) -> Answer:
         conversation = self._of(params)
-        conversation.set_mode(_mode(params.get("modeId"), "modeId"))
+        conversation.set_mode(_mode(params["modeId"], "modeId"))
         return Answer({}, lambda: self.spawn(conversation.send_options()))
 
     async def _set_option(self, params: JsonObject) -> Answer:
         conversation = self._of(params)
-        if params.get("configId") != OPTION:
-            raise InvalidParams(
-                f"configId: the only one is {OPTION!r}, got {params.get('configId')!r}"
-            )
+        if params["configId"] != OPTION:
+            raise InvalidParams(f"configId: the only one is {OPTION!r}, got {params['configId']!r}")
         conversation.set_mode(_mode(params.get("value"), "value"))
         then = (lambda: self.spawn(conversation.send_mode())) if self.peer.version == 1 else None
         return Answer({"configOptions": conversation.options()}, then)
 
     async def _cancel_call(self, params: JsonObject) -> Answer:
         conversation = self._of(params)
-        key = params.get("toolCallId")
-        if not isinstance(key, str) or not conversation.cancel_call(key):
+        key: str = params["toolCallId"]
+        if not conversation.cancel_call(key):
             raise InvalidParams(f"toolCallId: no call {key!r} is running")
         return Answer({})
 
     def _of(self, params: JsonObject) -> Conversation:
-        key = params.get("sessionId")
-        found = self.conversations.get(key) if isinstance(key, str) else None
+        key: str = params["sessionId"]
+        found = self.conversations.get(key)
         if found is None:
             raise self._unknown(key)
         return found
@@ -370,8 +368,8 @@ def _warm_up() -> None:
     import callsheet.agent.conversation  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
-def _directory(given: JsonValue, field: str) -> str:
-    if not isinstance(given, str) or not os.path.isabs(given):  # noqa: PTH117 - as text
+def _directory(given: str, field: str) -> str:
+    if not os.path.isabs(given):  # noqa: PTH117 - as text
         raise InvalidParams(f"{field}: expected an absolute path, got {given!r}")
     if "\0" in given or not os.path.isdir(given):  # noqa: PTH112
         raise InvalidParams(f"{field}: there is no directory {given!r}")

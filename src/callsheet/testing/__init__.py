@@ -21,15 +21,14 @@ if TYPE_CHECKING:
         Recorder,
         Recording,
         assert_every_call_ended,
-        calls_in,
         fold,
         updates_in,
     )
 
 __all__ = [
     "AgentClient", "AgentError", "AgentGone", "DyingPeer", "FakeClock", "Frame", "Recorder",
-    "Recording", "SlowPeer", "assert_every_call_ended", "assert_standard", "calls_in", "check_tool",
-    "fold", "updates_in",
+    "Recording", "SlowPeer", "assert_every_call_ended", "assert_standard", "check_tool", "fold",
+    "updates_in",
 ]  # fmt: skip
 
 _MODULES = {

@@ -148,30 +148,11 @@ class AgentClient:
 
     async def load_session(self, session: str, cwd: str, **params: JsonValue) -> JsonObject:
         """Continue an earlier session, and have it replayed. Return the response."""
+        given: JsonObject = {"sessionId": session, "cwd": cwd, "mcpServers": [], **params}
+        method = "session/load"
         if self.version == 2:
-            return await self.resume_session(session, cwd, replayFrom={"type": "start"}, **params)
-        given: JsonObject = {"sessionId": session, "cwd": cwd, "mcpServers": [], **params}
-        return _object(await self.request("session/load", given))
-
-    async def resume_session(self, session: str, cwd: str, **params: JsonValue) -> JsonObject:
-        """Continue an earlier session, by default without a replay. Return the response."""
-        given: JsonObject = {"sessionId": session, "cwd": cwd, "mcpServers": [], **params}
-        return _object(await self.request("session/resume", given))
-
-    async def list_sessions(self, **params: JsonValue) -> list[JsonObject]:
-        """Return all sessions that the agent lists, from all pages."""
-        found: list[JsonObject] = []
-        while True:
-            answer = _object(await self.request("session/list", params))
-            sessions = answer.get("sessions")
-            found += [_object(one) for one in (sessions if is_list(sessions) else [])]
-            if not isinstance(cursor := answer.get("nextCursor"), str):
-                return found
-            params["cursor"] = cursor
-
-    async def delete_session(self, session: str) -> None:
-        """Remove a session, and all that is stored of it."""
-        await self.request("session/delete", {"sessionId": session})
+            method, given["replayFrom"] = "session/resume", {"type": "start"}
+        return _object(await self.request(method, given))
 
     async def prompt(self, session: str, prompt: str | Sequence[JsonObject]) -> str:
         """Send a prompt, wait for the end of the turn, and return its stop reason."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from callsheet.report.json import JsonObject, is_object
+from callsheet.report.json import JsonObject
 from callsheet.tools.result import NO_OUTPUT, ToolResult
 from callsheet.tools.session import Session
 from callsheet.tools.tool import Tool, tool
@@ -96,34 +96,33 @@ def assert_standard(result: ToolResult) -> None:
         AssertionError: It does not. The message names what is missing.
     """
     data = result.to_dict()
-    time, code, metadata = data["execution_time_ms"], data["exit_code"], data["metadata"]
-    stamp = metadata.get("timestamp") if is_object(metadata) else None
-    _hold(result, "a call's id", _is_said(data["call_id"]))
-    _hold(result, "the tool's name", _is_said(data["tool_name"]))
-    _hold(result, "a word on success", isinstance(data["success"], bool))
-    _hold(result, "an output", _is_said(data["output"]))
-    _hold(result, "something for a model", _is_said(result.for_model()))
-    _hold(result, "an execution time", isinstance(time, (int, float)) and time >= 0)
-    _hold(result, "an exit code that is a number", code is None or type(code) is int)
-    _hold(result, "a timestamp", isinstance(stamp, str) and bool(_RFC_3339(stamp)))
+    time, code, error = data["execution_time_ms"], data["exit_code"], data["error"]
+    stamp = str(result.metadata.get("timestamp"))
+    wanted = {
+        "a call's id": _is_text(data["call_id"]),
+        "the tool's name": _is_text(data["tool_name"]),
+        "a success that is true or false": isinstance(data["success"], bool),
+        "an output": _is_text(data["output"]),
+        "something for a model": _is_text(result.for_model()),
+        "an execution time": isinstance(time, (int, float)) and time >= 0,
+        "an exit code that is a number": code is None or type(code) is int,
+        "a timestamp": bool(_RFC_3339(stamp)),
+    }
     if result.success:
-        _hold(result, "no error, being a success", data["error"] is None)
+        wanted["no error, being a success"] = error is None
     else:
-        error = data["error"]
-        _hold(result, "an error", _is_said(error))
-        _hold(result, "the error's details in its output", str(error) in result.output)
-        _hold(result, "an error code", _is_said(result.metadata.get("error_code")))
-        known = ("no", "changed", "later")
-        _hold(result, "a word on trying again", result.metadata.get("retry") in known)
+        wanted |= {
+            "an error": _is_text(error),
+            "the error's details in its output": str(error) in result.output,
+            "an error code": _is_text(result.metadata.get("error_code")),
+            "a hint on trying again": result.metadata.get("retry") in ("no", "changed", "later"),
+        }
+    missing = [what for what, is_there in wanted.items() if not is_there]
+    assert not missing, f"a result must have {', and '.join(missing)}: {result!r}"
     msgspec.json.encode(data)
 
 
-def _hold(result: ToolResult, what: str, has: bool) -> None:
-    if not has:
-        raise AssertionError(f"a result must have {what}: {result!r}")
-
-
-def _is_said(value: object) -> bool:
+def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 

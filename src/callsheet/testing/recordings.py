@@ -121,18 +121,6 @@ def fold(recording: Recorded, *, version: int | None = None) -> Ledger:
     return ledger
 
 
-def calls_in(recording: Recorded) -> dict[str, list[str]]:
-    """Return the statuses that each call of a recording was seen in, in order, by its id."""
-    calls: dict[str, list[str]] = {}
-    for update in updates_in(recording):
-        key = update.get("toolCallId")
-        if isinstance(key, str) and update["sessionUpdate"] in ("tool_call", "tool_call_update"):
-            statuses = calls.setdefault(key, [])
-            if isinstance(update.get("status"), str):
-                statuses.append(update["status"])
-    return calls
-
-
 def assert_every_call_ended(recording: Recorded, at_least: int = 1) -> dict[str, list[str]]:
     """Assert that every call of a recording was announced, ended once, and had no update after its end.
 

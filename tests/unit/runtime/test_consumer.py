@@ -21,7 +21,6 @@ from callsheet.testing import (
     Recorder,
     SlowPeer,
     assert_every_call_ended,
-    calls_in,
     fold,
 )
 
@@ -408,7 +407,7 @@ async def test_a_cancelled_sender_is_tried_again() -> None:
         gate.open.set()
         call.succeed()
     await session.close()
-    assert calls_in(gate.lines) == {call.id: ["pending", "in_progress", "completed"]}
+    assert assert_every_call_ended(gate.lines) == {call.id: ["pending", "in_progress", "completed"]}
 
 
 async def test_a_peer_sees_the_same_whoever_else_listens() -> None:
