@@ -29,6 +29,9 @@ FRAME_BUDGET = 8 * 1024 * 1024
 LONGEST_LINE = 64 * 1024 * 1024
 """Bytes of a line that are held until it is complete."""
 
+EXCERPT = 1000
+"""Bytes of a line that is too long, where the rest is dropped."""
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -135,12 +138,17 @@ class LineBuffer:
     """Cuts bytes that arrive in pieces into whole lines, in bounded memory.
 
     At most `limit` bytes of a line are held until its line feed arrives. A line that grows longer is not
-    held: its parts are returned as they arrive, apart from the whole lines, so that one reader can pass
-    them on and another can drop them. Nothing is lost either way.
+    held: its parts are returned as they arrive, apart from the whole lines, so that nothing is lost.
+
+    Args:
+        limit: The bytes of a line that are held.
+        drops_long: Whether what was held of a line that is too long is dropped, but for an excerpt. That
+            saves the memory of a copy, for readers that only have to know of it.
     """
 
-    def __init__(self, limit: int = LONGEST_LINE) -> None:
+    def __init__(self, limit: int = LONGEST_LINE, *, drops_long: bool = False) -> None:
         self.limit: int = limit
+        self._drops_long: bool = drops_long
         # One block of memory: many small ones, with others among them, would stay with the process.
         self._rest: bytearray = bytearray()
         self._is_long: bool = False
@@ -181,7 +189,8 @@ class LineBuffer:
         self._rest += data
         if len(self._rest) <= self.limit:
             return b""
-        begun, self._rest, self._is_long = bytes(self._rest), bytearray(), True
+        begun = bytes(self._rest[:EXCERPT] if self._drops_long else self._rest)
+        self._rest, self._is_long = bytearray(), True
         return begun
 
 

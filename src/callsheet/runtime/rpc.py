@@ -131,7 +131,7 @@ class RpcPeer:
 
     async def run(self) -> None:
         """Serve until the other side closes its end. The owner calls `lose` then."""
-        lines = LineBuffer()
+        lines = LineBuffer(drops_long=True)
         while data := await self._source.piece():
             more, whole, begun = lines.feed(data)
             if self._on_line is not None and more:
