@@ -293,11 +293,11 @@ class Buffers:
             file.write(params["content"])
 
 
-# Minds, and agents
+# Handlers, and agents
 
 
 class Doing:
-    """A handler that does what a test says."""
+    """A handler that runs a function of the test."""
 
     def __init__(self, turn: Callable[[Prompt, Turn], Awaitable[Any]]) -> None:
         self._do: Callable[[Prompt, Turn], Awaitable[Any]] = turn

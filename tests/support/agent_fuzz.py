@@ -67,14 +67,14 @@ class FuzzedAgent(RawAgent):
         options = ("--permission", "deny", "--protocol", str(version), "--history", "off")
         super().__init__([*COMMAND, *options], cwd)
 
-    def heard(self, line: bytes, message: Message) -> None:
+    def receive(self, line: bytes, message: Message) -> None:
         if "method" not in message:
             self.total += 1
             self.counts[json.dumps(message["id"])] += 1
             if "error" in message:
                 self.errors[message["error"]["code"]] += 1
             if str(message["id"]).startswith("ping"):
-                super().heard(line, message)
+                super().receive(line, message)
         elif "id" in message:
             self.asked.append(message["id"])
         elif message["method"] == "session/update":

@@ -1,8 +1,8 @@
-"""An agent that does what it is told: waits for methods, says lines, sleeps, exits. For tests of the tap.
+"""A scripted agent: waits for methods, writes lines, sleeps, exits. For tests of the tap.
 
     python -m tests.support.puppet '[["await", "initialize"], ["say", {…}], ["sleep", 1], ["exit", 3]]'
 
-`$id` in what it says is the id of the request that it awaited last.
+`$id` in a line is the id of the request that it awaited last.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ def puppet(*steps: list[Any]) -> list[str]:
 def main() -> None:
     """Play the steps."""
     key: Any = None
-    for verb, *given in json.loads(sys.argv[1]):
+    for verb, *arguments in json.loads(sys.argv[1]):
         if verb == "await":
-            key = _await(given[0])
+            key = _await(arguments[0])
         elif verb == "say":
-            line = json.dumps(given[0]).replace('"$id"', json.dumps(key))
+            line = json.dumps(arguments[0]).replace('"$id"', json.dumps(key))
             print(line, flush=True)
         elif verb == "mumble":
-            print(given[0], end="", flush=True)
+            print(arguments[0], end="", flush=True)
         elif verb == "sleep":
-            time.sleep(given[0])
+            time.sleep(arguments[0])
         elif verb == "run":
-            subprocess.Popen(given[0])
+            subprocess.Popen(arguments[0])
         elif verb == "grumble":
-            print(given[0], file=sys.stderr, flush=True)
+            print(arguments[0], file=sys.stderr, flush=True)
         elif verb == "exit":
-            sys.exit(given[0])
+            sys.exit(arguments[0])
 
 
 def _await(method: str) -> Any:

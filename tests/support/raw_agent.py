@@ -71,14 +71,14 @@ class RawAgent:
             for line in self.process.stdout:
                 message = json.loads(line)
                 with self._seen:
-                    self.heard(line, message)
+                    self.receive(line, message)
                     self._seen.notify_all()
         with self._seen:
             self._ended = True
             self._seen.notify_all()
 
-    def heard(self, line: bytes, message: Message) -> None:
-        """Keep a message."""
+    def receive(self, line: bytes, message: Message) -> None:
+        """Store a message."""
         self.lines.append(line)
         if "method" not in message:
             self._answers.setdefault(_key(message["id"]), []).append(message)
@@ -97,19 +97,21 @@ class RawAgent:
 
     def updates(self, kind: str | None = None) -> list[Message]:
         """Return the updates, of all kinds or of one."""
-        told = [m["params"]["update"] for m in self.messages if m.get("method") == "session/update"]
-        return [update for update in told if kind in (None, update["sessionUpdate"])]
+        found = [
+            m["params"]["update"] for m in self.messages if m.get("method") == "session/update"
+        ]
+        return [update for update in found if kind in (None, update["sessionUpdate"])]
 
     def until(self, holds: Callable[[], Any], seconds: float = PATIENCE) -> Any:
-        """Wait until something holds of what it has written, and give it."""
+        """Wait until something holds of what it has written, and return it."""
         end = time.monotonic() + seconds
         with self._seen:
             while not (found := holds()):
                 left = end - time.monotonic()
                 if left <= 0 or self._ended:
                     why = "the agent has ended" if self._ended else "it took too long"
-                    told = self.stderr[-2000:].decode(errors="replace")
-                    raise AssertionError(f"{why}; the last lines: {self.lines[-5:]}\n{told}")
+                    errors = self.stderr[-2000:].decode(errors="replace")
+                    raise AssertionError(f"{why}; the last lines: {self.lines[-5:]}\n{errors}")
                 self._seen.wait(min(left, 0.5))
         return found
 
@@ -132,7 +134,7 @@ class RawAgent:
         self.send_bytes(b"".join(line_of(message) for message in messages))
 
     def request(self, method: str, params: Any = None) -> int:
-        """Send a request, and give its id."""
+        """Send a request, and return its id."""
         self._id += 1
         self.send({"id": self._id, "method": method, "params": {} if params is None else params})
         return self._id
@@ -142,23 +144,23 @@ class RawAgent:
         return self.until(lambda: self._answers.get(_key(key)), seconds)[0]
 
     def ask(self, method: str, params: Any = None) -> Message:
-        """Send a request, and give its answer."""
+        """Send a request, and return its answer."""
         return self.answer(self.request(method, params))
 
     def initialize(self, version: int = 1) -> Message:
-        """Say hello."""
+        """Send `initialize`."""
         params: Message = {"protocolVersion": version}
         if version == 2:
             params["info"] = {"name": "test", "version": "1"}
         return self.ask("initialize", params)
 
     def new_session(self) -> str:
-        """Make a session, and give its id."""
+        """Make a session, and return its id."""
         answer = self.ask("session/new", {"cwd": str(self.cwd), "mcpServers": []})
         return answer["result"]["sessionId"]
 
     def prompt(self, session: str, text: str) -> int:
-        """Begin a turn, and give the request's id."""
+        """Begin a turn, and return the request's id."""
         block = {"type": "text", "text": text}
         return self.request("session/prompt", {"sessionId": session, "prompt": [block]})
 
@@ -177,7 +179,7 @@ class RawAgent:
         self.process.stdout.close()
 
     def wait(self, seconds: float = 8.0) -> int:
-        """Wait for its end, and give the exit code."""
+        """Wait for its end, and return the exit code."""
         return self.process.wait(seconds)
 
     def end(self) -> None:

@@ -45,7 +45,7 @@ async def once(ran: Ran, client: Client, cwd: Path) -> ToolResult:
 # Reading
 
 
-async def test_unsaved_text_is_read_and_said_to_be_so(tmp_path: Path) -> None:
+async def test_unsaved_text_is_read_and_marked_as_unsaved(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("saved\n")
     ran = Ran(("read", {"path": "a.txt"}))
@@ -162,7 +162,7 @@ async def test_a_client_that_knows_the_project_by_a_link_is_asked_by_that_name(
     assert (tmp_path / "real" / "b" / "c.txt").read_text() == "new\n"
 
 
-async def test_a_client_that_knows_the_project_by_a_link_is_told_places_by_that_name(
+async def test_a_client_that_knows_the_project_by_a_link_receives_paths_by_that_name(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "real").mkdir()
@@ -187,7 +187,7 @@ async def test_a_client_that_knows_the_project_by_a_link_is_told_places_by_that_
 # Changing
 
 
-async def test_an_edit_keeps_what_was_typed_and_not_saved(tmp_path: Path) -> None:
+async def test_an_edit_preserves_unsaved_text(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("one\ntwo\n")
     ran = Ran(
@@ -240,7 +240,7 @@ async def test_a_buffer_that_was_changed_since_it_was_read_is_refused(tmp_path: 
     assert path.read_text() == "one, and more\n2\n"
 
 
-async def test_line_endings_go_to_the_client_as_it_gives_them(tmp_path: Path) -> None:
+async def test_line_endings_go_to_the_client_as_it_sent_them(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"one\r\ntwo\r\n")
     ran = Ran(("edit", {"path": "a.txt", "old_text": "two", "new_text": "2\n3"}))
@@ -282,7 +282,7 @@ async def test_what_the_client_refuses_to_write_is_not_written_otherwise(tmp_pat
     assert path.read_text() == "one\n"
 
 
-async def test_a_write_that_is_not_answered_ends_and_says_that_it_is_unknown(
+async def test_a_write_without_a_response_ends_as_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_files, "WRITE_SECONDS", 0.2)
@@ -424,7 +424,7 @@ async def test_a_command_runs_in_the_clients_terminal_which_the_call_shows(tmp_p
         ("kill -9 $$", "signal SIGKILL", None, "SIGKILL"),
     ],
 )
-async def test_how_a_command_ended_is_told_as_the_client_says(
+async def test_the_clients_exit_status_is_reported(
     tmp_path: Path, command: str, said: str, code: int | None, signal: str | None
 ) -> None:
     ran = Ran(("bash", {"command": command}))
@@ -452,7 +452,9 @@ async def test_an_end_that_the_client_does_not_know_is_no_success(tmp_path: Path
     assert "hi" in result.output
 
 
-async def test_a_command_that_takes_too_long_is_killed_and_its_output_kept(tmp_path: Path) -> None:
+async def test_a_command_that_takes_too_long_is_killed_and_its_output_reported(
+    tmp_path: Path,
+) -> None:
     ran = Ran(("bash", {"command": "echo before; exec sleep 60", "timeout": 0.5}))
     async with playing(ran, TERMINALS) as client:
         terminals = Terminals(client)
@@ -463,7 +465,7 @@ async def test_a_command_that_takes_too_long_is_killed_and_its_output_kept(tmp_p
     assert terminals.killed == terminals.released == ["term-1"]
 
 
-async def test_cancelling_kills_the_command_keeps_its_output_and_releases(tmp_path: Path) -> None:
+async def test_cancelling_kills_the_command_reports_its_output_and_releases(tmp_path: Path) -> None:
     ran = Ran(("bash", {"command": "echo before; exec sleep 60"}))
     async with playing(ran, TERMINALS) as client:
         terminals = Terminals(client)
@@ -540,7 +542,7 @@ async def test_a_terminal_that_fails_is_let_go_of_and_its_command_not_run_again(
     assert (tmp_path / "ran").read_text() == "x\n"
 
 
-async def test_output_that_the_client_has_cut_is_said_to_be_cut(
+async def test_output_that_the_client_has_cut_is_marked_as_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_host, "OUTPUT_LIMIT", 100)

@@ -54,11 +54,11 @@ class Acpx:
     def run(self, *arguments: str) -> tuple[int, str]:
         process = self.start(*arguments)
         try:
-            said, _ = process.communicate(timeout=scenes.PATIENCE)
+            output, _ = process.communicate(timeout=scenes.PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
             raise
-        return process.returncode, said
+        return process.returncode, output
 
 
 @pytest.fixture
@@ -76,9 +76,9 @@ def test_titles_commands_diffs_and_output_are_shown(acpx: Acpx, abilities: list[
         "/edit greeting.py old_text=hello new_text=goodbye",
         "!echo so far; exit 3",
     )
-    code, said = acpx.run("--approve-all", *abilities, "exec", "\n".join(lines))
-    assert code == 0, said
-    read, edit, run = _cards(said)
+    code, output = acpx.run("--approve-all", *abilities, "exec", "\n".join(lines))
+    assert code == 0, output
+    read, edit, run = _cards(output)
     greeting = acpx.place / "greeting.py"
     assert read.startswith("Reading notes.txt (completed)\n  kind: read\n  input: notes.txt\n")
     assert f"files: {acpx.place / 'notes.txt'}" in read
@@ -89,20 +89,20 @@ def test_titles_commands_diffs_and_output_are_shown(acpx: Acpx, abilities: list[
     assert "so far" in run
     assert "Exit code 3" in run
     assert "metadata" not in run  # it prints all of rawOutput if it finds no text in it
-    assert said.rstrip().endswith("[done] end_turn")
+    assert output.rstrip().endswith("[done] end_turn")
     assert "goodbye" in greeting.read_text()
 
 
-def _cards(said: str) -> list[str]:
+def _cards(output: str) -> list[str]:
     """Return the last state of each call that is shown."""
-    shown = [part.strip() for part in said.split("[tool] ")[1:]]
+    shown = [part.strip() for part in output.split("[tool] ")[1:]]
     return [part for part in shown if "(pending)" not in part.split("\n")[0]]
 
 
 def test_a_permission_that_is_denied_ends_the_call(acpx: Acpx) -> None:
-    code, said = acpx.run("--deny-all", "exec", "!touch forbidden")
-    assert code == 5, said  # acpx's word for a permission that was denied
-    (card,) = _cards(said)
+    code, output = acpx.run("--deny-all", "exec", "!touch forbidden")
+    assert code == 5, output  # acpx's word for a permission that was denied
+    (card,) = _cards(output)
     assert card.startswith("Running `touch forbidden` (failed)")
     assert "Denied" in card
     assert not (acpx.place / "forbidden").exists()
@@ -110,10 +110,10 @@ def test_a_permission_that_is_denied_ends_the_call(acpx: Acpx) -> None:
 
 def test_what_it_records_is_valid_and_every_call_ends(acpx: Acpx) -> None:
     prompt = "/parallel\n/read notes.txt\n!cat token.txt\n!false"
-    code, said = acpx.run("--approve-all", "--format", "json", "exec", prompt)
-    assert code == 0, said
+    code, output = acpx.run("--approve-all", "--format", "json", "exec", prompt)
+    assert code == 0, output
     methods = ("session/update", "session/request_permission")
-    both = [json.loads(line) for line in said.splitlines()]  # what the client has said, too
+    both = [json.loads(line) for line in output.splitlines()]  # what the client has output, too
     messages = [message for message in both if message.get("method") in methods]
     for message in messages:
         schemas.check(1, schemas.name_of(1, message["method"]), message["params"])
@@ -133,13 +133,13 @@ def test_a_cancel_ends_the_turn_and_the_command(acpx: Acpx) -> None:
     assert acpx.run("sessions", "new")[0] == 0
     prompting = acpx.start("--approve-all", "prompt", f"!touch begun; sleep {token}")
     _wait_for(acpx.place / "begun")
-    code, said = acpx.run("cancel")
-    assert (code, said.strip()) == (0, "cancel requested")
-    said, _ = prompting.communicate(timeout=scenes.PATIENCE)
-    (card,) = _cards(said)
+    code, output = acpx.run("cancel")
+    assert (code, output.strip()) == (0, "cancel requested")
+    output, _ = prompting.communicate(timeout=scenes.PATIENCE)
+    (card,) = _cards(output)
     assert card.startswith(f"Running `touch begun; sleep {token}` (failed)")
     assert "Cancelled" in card
-    assert said.rstrip().endswith("[done] cancelled")
+    assert output.rstrip().endswith("[done] cancelled")
     assert acpx.run("sessions", "close")[0] == 0
     assert wait_until_gone(token) == []
 

@@ -46,7 +46,7 @@ def test_calls_are_the_same_byte_for_byte(both: tuple[Seen, Seen]) -> None:
         assert _bytes(again.calls[key]) == _bytes(call)
 
 
-def test_nothing_is_wrong_with_what_is_told_again(both: tuple[Seen, Seen]) -> None:
+def test_a_replay_has_no_findings(both: tuple[Seen, Seen]) -> None:
     scenes.hold_recordings(both[0].place, at_least=2)
 
 
@@ -65,7 +65,7 @@ def test_terminals_are_the_same_byte_for_byte(both: tuple[Seen, Seen]) -> None:
     }
 
 
-def test_what_was_said_is_the_same(both: tuple[Seen, Seen]) -> None:
+def test_a_replay_has_the_same_messages(both: tuple[Seen, Seen]) -> None:
     live, again = both
     said = {k: m for k, m in live.data["messages"].items() if m["kind"] != "user"}
     told = {k: m for k, m in again.data["messages"].items() if m["kind"] != "user"}
@@ -75,7 +75,7 @@ def test_what_was_said_is_the_same(both: tuple[Seen, Seen]) -> None:
     assert again.data.get("plan") == live.data.get("plan")
 
 
-def test_the_session_is_told_before_the_answer_in_few_valid_messages(
+def test_a_replay_precedes_the_response_in_few_valid_messages(
     both: tuple[Seen, Seen],
 ) -> None:
     live, again = both

@@ -184,7 +184,7 @@ raise SystemExit(serve(AgentSettings(handler=Stubborn)))
 """
 
 
-def test_a_mind_that_does_not_stop_is_ended_with_the_process(tmp_path: Path):
+def test_a_handler_that_does_not_stop_ends_with_the_process(tmp_path: Path):
     with raw_agent(tmp_path, command=(sys.executable, "-c", STUBBORN)) as agent:
         agent.initialize()
         agent.prompt(agent.new_session(), "hello")

@@ -94,7 +94,7 @@ def test_a_line_of_100_mb_is_an_error_and_takes_no_more_memory_than_its_limit(tm
         agent.until(lambda: agent.rss_mb() - before < 60)
 
 
-def test_blank_lines_are_nothing(shared: RawAgent):
+def test_blank_lines_are_ignored(shared: RawAgent):
     count = len(shared.messages)
     shared.send_bytes(b"\n\r\n  \n\t\n")
     assert shared.is_alive()
@@ -123,7 +123,7 @@ def test_an_id_in_use_is_refused_and_the_first_request_is_answered(shared: RawAg
 @pytest.mark.parametrize(
     "method", ["", "session", "session/nothing", "toString", "__class__", "fs/read_text_file"]
 )
-def test_an_unknown_method_is_told_so(shared: RawAgent, method: str):
+def test_an_unknown_method_is_an_error(shared: RawAgent, method: str):
     assert shared.ask(method)["error"]["code"] == UNKNOWN
 
 
@@ -134,14 +134,14 @@ def test_an_error_does_not_quote_without_end(shared: RawAgent, method: str):
     assert len(answer["error"]["message"]) < 3000
 
 
-def test_an_unknown_notification_is_left_alone(shared: RawAgent):
+def test_an_unknown_notification_is_ignored(shared: RawAgent):
     count = len(shared.messages)
     shared.send({"method": "what/ever", "params": [1]}, {"method": "session/prompt"})
     assert shared.is_alive()
     assert len(shared.messages) == count + 1
 
 
-def test_nothing_goes_before_initialize(tmp_path: Path):
+def test_other_requests_before_initialize_are_refused(tmp_path: Path):
     with local_agent(tmp_path) as agent:
         for method in ("session/new", "session/list", "session/prompt", "authenticate"):
             error = agent.ask(method, {"cwd": str(tmp_path), "mcpServers": []})["error"]
@@ -150,7 +150,7 @@ def test_nothing_goes_before_initialize(tmp_path: Path):
         assert "result" in agent.initialize()
 
 
-def test_initialize_is_said_once(shared: RawAgent):
+def test_initialize_is_accepted_once(shared: RawAgent):
     assert shared.initialize()["error"]["code"] == INVALID
 
 
@@ -254,7 +254,7 @@ def test_params_by_place_are_refused(shared: RawAgent, params: list[Any]):
     ["", ".", "relative/path", "/does/not/exist", "/etc/passwd", "/\0", "/" + "x" * 5000],
     ids=len,
 )
-def test_a_directory_that_there_is_not_is_refused(shared: RawAgent, cwd: str):
+def test_a_directory_that_does_not_exist_is_refused(shared: RawAgent, cwd: str):
     error = shared.ask("session/new", {"cwd": cwd, "mcpServers": []})["error"]
     assert error["code"] == PARAMS
     assert "cwd" in error["message"]
@@ -281,7 +281,7 @@ def test_a_closed_session_takes_no_prompt(shared: RawAgent):
 
 
 @pytest.mark.parametrize("key", ["sess_nothing", "", None, 7, [], {}, True])
-def test_a_cancel_for_an_unknown_session_is_left_alone(shared: RawAgent, key: Any):
+def test_a_cancel_for_an_unknown_session_is_ignored(shared: RawAgent, key: Any):
     count = len(shared.messages)
     shared.send({"method": "session/cancel", "params": {"sessionId": key}})
     assert shared.is_alive()
@@ -289,7 +289,7 @@ def test_a_cancel_for_an_unknown_session_is_left_alone(shared: RawAgent, key: An
 
 
 @pytest.mark.parametrize("key", ["nothing", None, 7, 7.5, True, [], {"a": 1}, 10**40])
-def test_taking_back_an_unknown_request_is_left_alone(shared: RawAgent, key: Any):
+def test_cancelling_an_unknown_request_is_ignored(shared: RawAgent, key: Any):
     count = len(shared.messages)
     shared.send({"method": "$/cancel_request", "params": {"requestId": key}})
     shared.send({"method": "$/cancel_request"}, {"method": "$/cancel_request", "params": [key]})
@@ -306,7 +306,7 @@ ANSWERS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=repr)
-def test_an_answer_that_nobody_waits_for_is_left_alone(shared: RawAgent, answer: dict[str, Any]):
+def test_a_response_that_nobody_waits_for_is_ignored(shared: RawAgent, answer: dict[str, Any]):
     count = len(shared.messages)
     shared.send(answer)
     assert shared.is_alive()

@@ -109,7 +109,7 @@ def _short(entry: StoredCall | StoredMessage) -> Any:
     return entry.kind, "".join(block["text"] for block in entry.blocks)
 
 
-async def test_resuming_in_v1_tells_nothing_and_in_v2_the_state(url: str, place: Path):
+async def test_resuming_sends_nothing_in_v1_and_the_state_in_v2(url: str, place: Path):
     async with agent(url) as client:
         session = await client.new_session(place)
         await client.prompt(session, "/read notes.txt")
@@ -195,7 +195,7 @@ async def test_a_conversation_is_listed_first_whatever_was_run_by_hand_since(url
         assert "nextCursor" not in listed
 
 
-async def test_a_plan_is_kept_without_secrets_wherever_they_are(url: str, place: Path):
+async def test_a_plan_is_stored_without_secrets(url: str, place: Path):
     async def turn(_: Prompt, turn: Turn) -> None:
         await turn.plan([{"content": f"use {SECRET}", "_meta": {"token": SECRET}}])
 
@@ -246,7 +246,7 @@ async def test_without_a_history_nothing_is_promised(place: Path):
         assert [one["sessionId"] for one in listed["sessions"]] == [session]
 
 
-async def test_a_secret_that_the_user_types_is_not_kept(url: str, place: Path, tmp_path: Path):
+async def test_a_secret_that_the_user_types_is_not_stored(url: str, place: Path, tmp_path: Path):
     async with agent(url) as client:
         session = await client.new_session(place)
         await client.prompt(session, f"!echo {SECRET}")
@@ -269,7 +269,7 @@ async def test_whatever_ends_the_agent_its_calls_are_closed(url: str, place: Pat
         while not with_token(f"sleep\0{token}\0"):
             await asyncio.sleep(0.02)
         if end == "SIGKILL":  # what it has begun is kept within a moment
-            await _until_kept(url, session)
+            await _until_stored(url, session)
         if end == "eof":
             client.hang_up()
         else:
@@ -292,7 +292,7 @@ async def test_whatever_ends_the_agent_its_calls_are_closed(url: str, place: Pat
     assert "endedAt" in report.notes
 
 
-async def _until_kept(url: str, session: str) -> None:
+async def _until_stored(url: str, session: str) -> None:
     for _ in range(200):
         with suppress(NotKept):
             heads = await read(url, lambda store: store.heads(Query(session_id=session)))
@@ -302,7 +302,7 @@ async def _until_kept(url: str, session: str) -> None:
     raise AssertionError("the call was not kept while it ran")
 
 
-async def test_live_output_is_kept_while_the_call_runs(url: str, place: Path):
+async def test_live_output_is_stored_while_the_call_runs(url: str, place: Path):
     async with play_process("--history", url, "--permission", "allow") as client:
         process = client.process
         session = await client.new_session(place)
@@ -368,7 +368,9 @@ async def test_a_long_history_streams_while_the_agent_answers_others(url: str, p
         assert said == [str(number) for number in range(3000)]
 
 
-async def test_two_loads_at_once_make_one_session_that_tells_everything_once(url: str, place: Path):
+async def test_two_loads_at_once_make_one_session_that_replays_everything_once(
+    url: str, place: Path
+):
     async with agent(url) as client:
         session = await client.new_session(place)
         await client.prompt(session, "/read notes.txt")
@@ -387,7 +389,7 @@ async def test_two_loads_at_once_make_one_session_that_tells_everything_once(url
         await deleted
 
 
-async def test_a_mind_can_look_back(url: str, place: Path):
+async def test_a_handler_can_read_the_past(url: str, place: Path):
     seen, session = list[Any](), ""
 
     async def turn(prompt: Prompt, turn: Turn) -> None:
@@ -452,7 +454,7 @@ async def test_a_history_that_is_locked_holds_nothing_up_and_is_caught_up(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a directory in place of a file")
-async def test_a_history_that_can_never_be_written_is_said_once(
+async def test_a_history_that_can_never_be_written_is_reported_once(
     tmp_path: Path, place: Path, capfd: pytest.CaptureFixture[str]
 ):
     (tmp_path / "file").write_text("no directory")

@@ -50,7 +50,7 @@ def of_session(agent: RawAgent, session: str) -> list[int]:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_nothing_is_said_of_a_session_before_its_answer(tmp_path: Path, version: int):
+def test_no_update_of_a_session_precedes_the_response_to_session_new(tmp_path: Path, version: int):
     with local_agent(tmp_path, protocol=version) as agent:
         agent.initialize(version)
         params = {"cwd": str(tmp_path), "mcpServers": []}
@@ -129,7 +129,7 @@ def test_of_two_prompts_at_once_the_second_is_refused(tmp_path: Path, version: i
         assert len(assert_every_call_ended(agent.lines)) == 1
 
 
-def test_waiting_for_permission_holds_up_nobody_else(tmp_path: Path):
+def test_waiting_for_permission_blocks_nobody_else(tmp_path: Path):
     with local_agent(tmp_path) as agent:
         agent.initialize()
         first, second = agent.new_session(), agent.new_session()
@@ -174,7 +174,7 @@ def test_an_odd_answer_is_no_permission_and_ends_the_call(tmp_path: Path, answer
         assert statuses[-1] == "failed"
 
 
-def test_a_prompt_that_is_taken_back_while_it_asks_ends_its_call_and_asks_no_more(tmp_path: Path):
+def test_a_prompt_that_is_cancelled_while_it_asks_ends_its_call_and_its_request(tmp_path: Path):
     with local_agent(tmp_path) as agent:
         agent.initialize()
         key = agent.prompt(agent.new_session(), "!touch made")
@@ -190,7 +190,7 @@ def test_a_prompt_that_is_taken_back_while_it_asks_ends_its_call_and_asks_no_mor
         assert not (tmp_path / "made").exists()
 
 
-def test_a_prompt_that_is_taken_back_ends_its_command(tmp_path: Path):
+def test_a_prompt_that_is_cancelled_ends_its_command(tmp_path: Path):
     with local_agent(tmp_path, permission="allow") as agent:
         agent.initialize()
         session = agent.new_session()
@@ -202,7 +202,7 @@ def test_a_prompt_that_is_taken_back_ends_its_command(tmp_path: Path):
         assert agent.answer(agent.prompt(session, "again"))["result"] == {"stopReason": "end_turn"}
 
 
-def test_a_request_that_is_taken_back_at_once_is_answered_once(tmp_path: Path):
+def test_a_request_that_is_cancelled_at_once_is_answered_once(tmp_path: Path):
     with local_agent(tmp_path, permission="allow") as agent:
         agent.initialize()
         session = agent.new_session()
@@ -240,7 +240,7 @@ class Echo:
         await turn.say(prompt.text)
 
 
-def test_a_long_message_is_said_in_pieces(tmp_path: Path):
+def test_a_long_message_is_sent_in_pieces(tmp_path: Path):
     with local_agent(tmp_path, handler=Echo) as agent:
         agent.initialize()
         key = agent.prompt(agent.new_session(), "x" * 3_000_000)
@@ -250,7 +250,7 @@ def test_a_long_message_is_said_in_pieces(tmp_path: Path):
         assert max(map(len, agent.lines)) < 1_000_000
 
 
-def test_a_prompt_too_large_to_be_told_again_is_done_all_the_same(tmp_path: Path):
+def test_a_prompt_too_large_to_be_echoed_is_run_all_the_same(tmp_path: Path):
     with local_agent(tmp_path, protocol=2) as agent:
         agent.initialize(2)
         session = agent.new_session()

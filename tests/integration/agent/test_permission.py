@@ -344,7 +344,7 @@ async def test_a_mode_that_is_chosen_meanwhile_holds_for_what_waits(
     assert ran.successes == [True, done, done]
 
 
-async def test_always_is_said_in_the_users_language(tmp_path: Path) -> None:
+async def test_the_always_option_is_in_the_users_language(tmp_path: Path) -> None:
     client = await run(bash("uname"), tmp_path, "allow_once", locale="de")
     assert names(client)[0]["allow_always"] == "`uname` immer erlauben"
 

@@ -86,7 +86,7 @@ async def test_a_malformed_answer_to_a_question_is_an_error_to_whoever_asked():
     await pipes.close()
 
 
-async def test_whoever_waits_for_an_answer_is_told_that_the_client_is_gone():
+async def test_a_pending_request_fails_when_the_client_disconnects():
     pipes = Pipes(for_ever)
     asking = asyncio.create_task(pipes.connection.request("session/request_permission", {}))
     await pipes.received(1)
@@ -110,7 +110,7 @@ async def test_lines_of_many_are_written_whole_and_in_order_through_a_full_pipe(
     await pipes.close()
 
 
-async def test_a_client_that_is_given_up_is_told_to_everybody_who_waits_for_it():
+async def test_closing_the_writer_fails_all_pending_writes():
     pipes = Pipes(for_ever)
     waiting = [pipes.writer.send(deque((b"x" * 200_000 + b"\n",))) for _ in range(3)]
     pipes.writer.close()

@@ -38,7 +38,7 @@ def recorded_stage(agent: str, tmp_path: Path) -> Iterator[Stage]:
 # Good turns
 
 
-async def test_good_turn_is_told_completely(recorded_stage: Stage) -> None:
+async def test_a_good_turn_is_reported_completely(recorded_stage: Stage) -> None:
     stage = recorded_stage
     outcome = await play(stage, "works")
 
@@ -81,7 +81,7 @@ async def test_client_with_files_and_terminals_does_the_work(stage: Stage) -> No
     assert outcome.statuses == ["completed", "completed", "completed", "failed"]
 
 
-async def test_calls_of_one_step_are_kept_apart(stage: Stage) -> None:
+async def test_calls_of_one_step_are_distinguished(stage: Stage) -> None:
     outcome = await play(stage, "together")
 
     assert outcome.stop == "end_turn"

@@ -20,7 +20,7 @@ def read(): return json.loads(sys.stdin.readline())
 def say(**message): print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
 say(id=read()["id"], result={"protocolVersion": 1})
 """
-"""The beginning of an agent that does as a test says."""
+"""The beginning of an agent that does what a test wants."""
 
 
 def agent(code: str) -> list[str]:
@@ -95,7 +95,7 @@ async def test_a_program_that_is_missing_is_named() -> None:
             pass
 
 
-async def test_an_agent_that_ends_is_told_of_with_its_last_words() -> None:
+async def test_the_error_of_an_agent_that_ended_quotes_its_stderr() -> None:
     code = "read(); sys.exit('no memory')"
     async with AgentClient(agent(code)) as client:
         with pytest.raises(AgentGone, match="ended with 1; it said: no memory"):
@@ -142,7 +142,7 @@ say(id=key, result={"sessionId": json.dumps([one, two, three])})
     assert "the disk is full" in answers
 
 
-async def test_a_request_that_the_agent_takes_back_is_answered() -> None:
+async def test_a_request_that_the_agent_cancels_is_answered() -> None:
     code = """
 key = read()["id"]
 say(id=7, method="fs/read_text_file", params={})
@@ -170,7 +170,7 @@ say(id=key, result={"sessionId": json.dumps(read()["result"])})
         assert '"optionId": "a"' in await client.new_session("/")
 
 
-async def test_lines_that_are_no_messages_are_kept_and_passed_over() -> None:
+async def test_lines_that_are_no_messages_are_recorded_and_ignored() -> None:
     code = """
 key = read()["id"]
 print("a line for debugging")
@@ -211,8 +211,10 @@ async def test_several_questions_are_one_state_and_a_living_session_can_be_gone_
         await client.prompt(session, "/parallel\n!echo one > a\n!echo two > b")
         states = [u["state"] for u in client.updates if u["sessionUpdate"] == "state_update"]
         assert states == ["running", "requires_action", "running", "idle"]
-        told = await client.request("session/resume", {"sessionId": session, "cwd": str(tmp_path)})
-        schemas.check(2, "ResumeSessionResponse", told)
+        resumed = await client.request(
+            "session/resume", {"sessionId": session, "cwd": str(tmp_path)}
+        )
+        schemas.check(2, "ResumeSessionResponse", resumed)
         with pytest.raises(AgentError, match="no session"):
             await client.request("session/resume", {"sessionId": "gone", "cwd": str(tmp_path)})
 

@@ -162,26 +162,28 @@ def pytest_in(tmp_path: Path) -> Callable[..., str]:
     return run
 
 
-def test_a_failed_test_tells_the_findings_and_where_the_recording_is(
+def test_the_report_of_a_failed_test_has_the_findings_and_the_recordings_path(
     pytest_in: Callable[..., str],
 ) -> None:
-    said = pytest_in("-v", "-k", "bad or good or without")
-    assert "2 failed, 1 passed" in said, said
-    assert re.search(r"assert \d finding.* \(.*1 error.*\) where there should be none", said), said
-    assert re.search(r"^E +line \d+, call c1.*: error lifecycle/never-ended", said, re.MULTILINE)
-    assert said.count("error lifecycle/never-ended") == 2  # in the assertion, and in the section
-    assert "To fix it: " in said
-    assert said.count("- ACP recording -") == 1
-    (path,) = re.findall(r"^/.*recording\.jsonl$", said, re.MULTILINE)
+    output = pytest_in("-v", "-k", "bad or good or without")
+    assert "2 failed, 1 passed" in output, output
+    assert re.search(r"assert \d finding.* \(.*1 error.*\) where there should be none", output), (
+        output
+    )
+    assert re.search(r"^E +line \d+, call c1.*: error lifecycle/never-ended", output, re.MULTILINE)
+    assert output.count("error lifecycle/never-ended") == 2  # in the assertion, and in the section
+    assert "To fix it: " in output
+    assert output.count("- ACP recording -") == 1
+    (path,) = re.findall(r"^/.*recording\.jsonl$", output, re.MULTILINE)
     assert Recording.of(path).messages == OPEN
-    assert "assert [1] == []" in said
+    assert "assert [1] == []" in output
 
 
-def test_other_recordings_are_told_in_words_too(pytest_in: Callable[..., str]) -> None:
-    said = pytest_in("-vv", "-k", "others")
-    assert "lifecycle/never-ended" in said
-    assert "To fix it: " in said
-    assert "ACP recording" not in said
+def test_findings_of_other_recordings_are_described_too(pytest_in: Callable[..., str]) -> None:
+    output = pytest_in("-vv", "-k", "others")
+    assert "lifecycle/never-ended" in output
+    assert "To fix it: " in output
+    assert "ACP recording" not in output
 
 
 def test_all_recordings_can_be_saved_in_one_place(

@@ -139,7 +139,7 @@ def test_a_line_is_a_call(line: str, name: str, arguments: dict[str, Any]) -> No
         ("hello", "hello"),
     ],
 )
-def test_what_cannot_be_run_says_what_can(line: str, message: str) -> None:
+def test_an_error_explains_what_can_be_run(line: str, message: str) -> None:
     assert problem(line) == message
 
 
@@ -209,7 +209,7 @@ def test_a_mentioned_file_stands_where_its_path_would() -> None:
     )
 
 
-def test_blocks_that_say_nothing_are_passed_over() -> None:
+def test_blocks_without_text_are_ignored() -> None:
     blocks: list[Any] = [
         {"type": "image"},
         {"type": "resource", "resource": 5},
