@@ -64,7 +64,7 @@ class ClientFiles(Host):
         """Write a file: through the client, if it is one of its files."""
         if self._is_theirs(call, path, new, old):
             go_on()
-            with parent_of(None, path, [] if old is None else None):
+            with parent_of(path, [] if old is None else None):
                 pass  # only for its directories, which are made where they are missing
             self._write(call, path, _as_taken(new.text, old), go_on)
             return _state(path)

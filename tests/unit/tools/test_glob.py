@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from callsheet import Session, ToolResult
 from callsheet.testing import check_tool
-from callsheet.tools.search.globs import GlobError, compile_glob
-from callsheet.tools.search.walk import Walk, scope_of
+from callsheet.tools.search.globs import compile_glob
+from callsheet.tools.search.walk import Walk
 from tests.support.files import Trees
 from tests.support.sizes import fewer
 
@@ -141,8 +141,8 @@ async def test_links_are_found_but_not_followed(session: Session, tmp_path: Path
 async def test_totals_are_exact_however_little_is_shown(session: Session, tmp_path: Path) -> None:
     make(tmp_path, *(f"d{n % 7}/f{n}" for n in range(700)))
     result = await glob(session, "**/f*")
-    told = {"results_count": 700, "shown": 500, "truncated": True}
-    assert told.items() <= result.metadata.items()
+    expected = {"results_count": 700, "shown": 500, "truncated": True}
+    assert expected.items() <= result.metadata.items()
     assert result.output.endswith("d2/f499\n\n700 files; the 500 that were changed last are shown.")
 
 
@@ -159,18 +159,22 @@ async def test_nothing_found_says_what_would_be_found_further_down(
 
 
 @pytest.mark.parametrize(
-    ("pattern", "position"),
-    [("a[b", 1), ("x{a,b", 1), ("a\\", 1), ("[z-a]", 0), ("{a,b}" * 20, 40), ("a/" * 100 + "b", 0)],
+    ("pattern", "what"),
+    [
+        ("a[b", "'[' is never closed"),
+        ("x{a,b", "'{' is never closed"),
+        ("a\\", "escapes nothing"),
+        ("[z-a]", "bad character range z-a"),
+        ("{a,b}" * 20, "more than 256 alternatives"),
+        ("a/" * 100 + "b", "more than 64 components"),
+    ],
 )
-async def test_a_pattern_that_makes_no_sense_is_refused_with_its_position(
-    session: Session, pattern: str, position: int
+async def test_a_pattern_that_makes_no_sense_is_refused_with_what_is_wrong(
+    session: Session, pattern: str, what: str
 ) -> None:
-    with pytest.raises(GlobError) as caught:
-        compile_glob(pattern)
-    assert caught.value.position == position
     result = await glob(session, pattern)
     assert result.metadata["error_code"] == "invalid_arguments"
-    assert f"at character {position + 1}" in result.output
+    assert what in result.output
 
 
 def test_no_glob_takes_for_ever() -> None:
@@ -199,10 +203,9 @@ def test_directories_that_are_passed_by_hold_nothing_that_is_meant(seed: int) ->
     pattern = compile_glob(trees.glob())
     with tempfile.TemporaryDirectory() as top:
         trees.fill(Path(top), [])
-        scope = scope_of(top, [top])
         with (
-            Walk(scope, hidden=True) as all_of_it,
-            Walk(scope, hidden=True, inside=pattern.inside.fullmatch) as walk,
+            Walk(top) as all_of_it,
+            Walk(top, inside=pattern.inside.fullmatch) as walk,
         ):
             meant = {each.path for each in all_of_it if pattern.path.fullmatch(each.path)}
             assert {each.path for each in walk if pattern.path.fullmatch(each.path)} == meant

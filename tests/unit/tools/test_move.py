@@ -78,12 +78,7 @@ async def test_a_directory_is_moved_with_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "directory", "link", "dangling"])
-@pytest.mark.parametrize("native", [True, False])
-async def test_an_existing_destination_is_never_replaced(
-    tmp_path: Path, kind: str, native: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not native:
-        monkeypatch.setattr(trees, "native", lambda: None)
+async def test_an_existing_destination_is_never_replaced(tmp_path: Path, kind: str) -> None:
     (tmp_path / "a").write_text("new")
     there = tmp_path / "b"
     match kind:
@@ -106,12 +101,7 @@ async def test_an_existing_destination_is_never_replaced(
     assert (tmp_path / "a").read_text() == "new"
 
 
-@pytest.mark.parametrize("native", [True, False])
-async def test_an_empty_directory_is_not_replaced_by_a_directory(
-    tmp_path: Path, native: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not native:
-        monkeypatch.setattr(trees, "native", lambda: None)
+async def test_an_empty_directory_is_not_replaced_by_a_directory(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     before = (tmp_path / "b").stat().st_ino
@@ -120,10 +110,12 @@ async def test_an_empty_directory_is_not_replaced_by_a_directory(
     assert (tmp_path / "a").is_dir()
 
 
-async def test_without_the_systems_help_files_links_and_directories_are_moved_too(
+async def test_files_links_and_directories_are_moved_with_and_without_hard_links(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trees, "native", lambda: None)
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EPERM, "no hard links here")
+
     (tmp_path / "f").write_text("f")
     (tmp_path / "l").symlink_to("nowhere")
     (tmp_path / "d").mkdir()
@@ -132,14 +124,12 @@ async def test_without_the_systems_help_files_links_and_directories_are_moved_to
     assert names_in(tmp_path) == ["new_d", "new_f", "new_l"]
     assert (tmp_path / "new_f").stat().st_nlink == 1
     assert (tmp_path / "new_l").readlink() == Path("nowhere")
+    monkeypatch.setattr(trees.os, "link", refuse)
+    assert (await move(tmp_path, "new_f", "f")).success
+    assert not (await move(tmp_path, "f", "new_d")).success
 
 
-@pytest.mark.parametrize("native", [True, False])
-def test_of_many_movers_to_one_name_one_wins(
-    tmp_path: Path, native: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not native:
-        monkeypatch.setattr(trees, "native", lambda: None)
+def test_of_many_movers_to_one_name_one_wins(tmp_path: Path) -> None:
     fd = os.open(tmp_path, os.O_RDONLY)
     wins: list[str] = []
 
@@ -255,12 +245,14 @@ def test_another_spelling_of_the_same_entry_is_renamed(
 ) -> None:
     """As on a file system that doesn't tell upper from lower case, which is rarely at hand."""
     (tmp_path / "name").write_text("n")
-    monkeypatch.setattr(trees, "_is_same_entry", lambda *_: True)
+    real = os.stat
+    monkeypatch.setattr(trees.os, "stat", lambda _, **named: real("name", **named))
     fd = os.open(tmp_path, os.O_RDONLY)
     try:
         trees.rename_new(fd, "name", fd, "NAME")
     finally:
         os.close(fd)
+    monkeypatch.undo()
     assert names_in(tmp_path) == ["NAME"]
 
 
@@ -335,13 +327,13 @@ async def test_a_destination_that_comes_meanwhile_is_kept(
     tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a").write_text("new")
-    whole = trees.copy_entry
+    whole = trees.TreeCopy.copy
 
-    def slow(*given: Any) -> Any:
+    def slow(*given: Any) -> None:
         (elsewhere / "b").write_text("old")
-        return whole(*given)
+        whole(*given)
 
-    monkeypatch.setattr("callsheet.tools.builtin.move.copy_entry", slow)
+    monkeypatch.setattr(trees.TreeCopy, "copy", slow)
     result = await move(tmp_path, "a", f"{elsewhere}/b", str(elsewhere))
     assert "exists, and nothing is replaced" in result.output
     assert (elsewhere / "b").read_text() == "old"
@@ -355,15 +347,15 @@ async def test_what_changes_while_it_is_copied_is_not_lost(
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree/changed").write_text("old")
     (tmp_path / "tree/same").write_text("same")
-    whole = trees.copy_entry
+    whole = trees.TreeCopy.copy
 
-    def meanwhile(*given: Any) -> Any:
-        copied = whole(*given)
-        (tmp_path / "tree/changed").write_text("changed since")
-        (tmp_path / "tree/new").write_text("new")
-        return copied
+    def meanwhile(*given: Any) -> None:
+        whole(*given)
+        if given[2] == "tree":
+            (tmp_path / "tree/changed").write_text("changed since")
+            (tmp_path / "tree/new").write_text("new")
 
-    monkeypatch.setattr("callsheet.tools.builtin.move.copy_entry", meanwhile)
+    monkeypatch.setattr(trees.TreeCopy, "copy", meanwhile)
     result = await move(tmp_path, "tree", f"{elsewhere}/tree", str(elsewhere))
     assert not result.success
     assert "tree/changed" in result.output
@@ -381,7 +373,7 @@ def test_copying_stops_when_nobody_wants_it_any_more(tmp_path: Path) -> None:
     fd = os.open(tmp_path, os.O_RDONLY)
     try:
         with pytest.raises(trees.Cancelled):
-            trees.copy_entry(fd, "a", fd, "b", lambda: next(asked, True))
+            trees.TreeCopy(lambda: next(asked, True)).copy(fd, "a", fd, "b")
     finally:
         os.close(fd)
     assert 0 < len(names_in(tmp_path / "b")) < 10

@@ -9,14 +9,25 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from callsheet.report.content import ToolCallContent
-from callsheet.tools.errors import Cancelled, ExecutionFailed, IOFailed, NotFound, NotPermitted
-from callsheet.tools.fs.dirfd import READ, parent_of, root_of
-from callsheet.tools.fs.trees import Removal, remove_tree
+from callsheet.report.humanize import plural
+from callsheet.report.json import JsonObject
+from callsheet.tools.errors import (
+    Cancelled,
+    ExecutionFailed,
+    IOFailed,
+    NotFound,
+    NotPermitted,
+    ToolError,
+)
+from callsheet.tools.files.document import load
+from callsheet.tools.files.text_encoding import presentable
+from callsheet.tools.fs.dirfd import DirectoryEntry, parent_of
+from callsheet.tools.fs.trees import Removal
 from callsheet.tools.result import ToolResult
-from callsheet.tools.search.excerpts import plural
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 from callsheet.tools.workspace import Entry, Workspace
@@ -24,16 +35,13 @@ from callsheet.tools.workspace import Entry, Workspace
 SHOWN = 64 * 1024
 """Maximum size in bytes of a text file that is shown as a diff when it is deleted."""
 
-_NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
-
 
 def _preview(call: Call, path: Path, recursive: bool = False) -> list[ToolCallContent]:
     """Return the text that would be deleted, for the approval request."""
     del recursive
     _check(path, call.workspace)
-    with parent_of(root_of(path, call.workspace.roots), path) as (parent, name):
-        found = _found(path, parent, name)
-        text = _text(parent, name) if stat.S_ISREG(found.st_mode) else None
+    with parent_of(path) as entry:
+        text = _text(path, _found(path, entry))
     return [ToolCallContent.diff(str(path), text, None)] if text else []
 
 
@@ -46,24 +54,27 @@ def delete(call: Call, path: Entry, recursive: bool = False) -> ToolResult:
         recursive: Whether to delete a directory that is not empty, with everything in it.
     """
     _check(path, call.workspace)
-    with parent_of(root_of(path, call.workspace.roots), path) as (parent, name):
-        found = _found(path, parent, name)
-        if not stat.S_ISDIR(found.st_mode):
-            removal = _delete_file(call, path, parent, name, found)
-        elif recursive:
-            removal = remove_tree(parent, name, lambda: call.has_ended)
+    removal = Removal(stop=lambda: call.has_ended)
+    with parent_of(path) as entry:
+        found = _found(path, entry)
+        is_directory, text = stat.S_ISDIR(found.st_mode), _text(path, found)
+        if is_directory and not recursive:
+            _remove_empty(path, entry)
+            removal.directories = 1
         else:
-            removal = _delete_empty(path, parent, name)
+            removal.remove(*entry)
     call.files.forget(path)
+    facts: JsonObject = {
+        "file_path": str(path),
+        "files_deleted": removal.files,
+        "directories_deleted": removal.directories,
+    }
     if removal.stopped or removal.left_count:
-        raise _incomplete(path, removal)
-    shown = call.workspace.show(path)
-    return (
-        call.success(f"Deleted {shown}{_counted(found, removal, recursive)}")
-        .with_metadata("file_path", str(path))
-        .with_metadata("files_deleted", removal.files)
-        .with_metadata("directories_deleted", removal.directories)
-    )
+        raise _incomplete(path, removal, facts)
+    if text:
+        call.diff(path, text, None)
+    message = f"Deleted {call.workspace.show(path)}{_counted(removal) if is_directory else ''}"
+    return call.success(message).with_all_metadata(facts)
 
 
 def _check(path: Path, workspace: Workspace) -> None:
@@ -73,76 +84,52 @@ def _check(path: Path, workspace: Workspace) -> None:
         )
 
 
-def _found(path: Path, parent: int, name: str) -> os.stat_result:
+def _found(path: Path, entry: DirectoryEntry) -> os.stat_result:
+    found = entry.stat()
+    if found is None:
+        raise NotFound(f"path: {path} does not exist", file_path=str(path))
+    return found
+
+
+def _text(path: Path, found: os.stat_result) -> str | None:
+    """Return the text of a file, if it is text and small."""
+    if stat.S_ISREG(found.st_mode) and found.st_size <= SHOWN:
+        with suppress(OSError, ToolError):
+            document = load(path, str(path))
+            return document.text and presentable(document.text)
+    return None
+
+
+def _remove_empty(path: Path, entry: DirectoryEntry) -> None:
     try:
-        return os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except FileNotFoundError:
-        raise NotFound(f"path: {path} does not exist", file_path=str(path)) from None
-
-
-def _delete_file(call: Call, path: Path, parent: int, name: str, found: os.stat_result) -> Removal:
-    text = _text(parent, name) if stat.S_ISREG(found.st_mode) else None
-    os.unlink(name, dir_fd=parent)
-    if text:
-        call.diff(path, text, None)
-    return Removal(files=1)
-
-
-def _delete_empty(path: Path, parent: int, name: str) -> Removal:
-    try:
-        os.rmdir(name, dir_fd=parent)
+        os.rmdir(entry.name, dir_fd=entry.directory)
     except OSError as exc:
-        if exc.errno not in _NOT_EMPTY:
+        if exc.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
         raise ExecutionFailed(
             f"{path} is a directory that is not empty; recursive=true deletes it with everything in it",
             file_path=str(path),
             files_deleted=0,
         ) from None
-    return Removal(directories=1)
 
 
-def _text(parent: int, name: str) -> str | None:
-    """Return the text of a file, if it is text and small."""
-    try:
-        fd = os.open(name, READ, dir_fd=parent)
-    except OSError:
-        return None
-    try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > SHOWN:
-            return None
-        data = os.read(fd, SHOWN)
-        return None if b"\0" in data else data.decode()
-    except (OSError, UnicodeDecodeError):
-        return None
-    finally:
-        os.close(fd)
-
-
-def _counted(found: os.stat_result, removal: Removal, recursive: bool) -> str:
-    if not recursive or not stat.S_ISDIR(found.st_mode):
-        return ""
+def _counted(removal: Removal) -> str:
     within = removal.directories - 1
     parts = [plural(removal.files, "file")] if removal.files else []
     parts += [plural(within, "directory", "directories")] if within else []
     return f" with {' and '.join(parts)} in it" if parts else ""
 
 
-def _incomplete(path: Path, removal: Removal) -> ExecutionFailed | IOFailed | Cancelled:
+def _incomplete(path: Path, removal: Removal, facts: JsonObject) -> IOFailed | Cancelled:
     lines = [f"{path.parent / name}: {why}" for name, why in removal.left]
-    more = removal.left_count - len(removal.left)
-    if more:
-        lines.append(f"… and {more:,} more")
-    kind = Cancelled if removal.stopped and not lines else IOFailed
-    done = f"{plural(removal.files, 'file')} deleted"
-    what = f"{plural(removal.left_count, 'entry', 'entries')} could not be deleted"
-    message = f"{path} is not wholly deleted: {done}, {what if lines else 'then it was stopped'}"
-    return kind(
-        message,
+    if removal.left_count > len(lines):
+        lines.append(f"… and {removal.left_count - len(lines):,} more")
+    what = "then it was stopped"
+    if lines:
+        what = f"{plural(removal.left_count, 'entry', 'entries')} could not be deleted"
+    return (IOFailed if lines else Cancelled)(
+        f"{path} is not wholly deleted: {plural(removal.files, 'file')} deleted, {what}",
         output="\n".join(lines),
-        file_path=str(path),
-        files_deleted=removal.files,
-        directories_deleted=removal.directories,
+        **facts,
         left=removal.left_count,
     )

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from callsheet.report.humanize import plural
 from callsheet.tools.errors import InvalidArguments
 from callsheet.tools.fs.dirfd import check_directory
 from callsheet.tools.result import ToolResult
-from callsheet.tools.search.excerpts import escape_name, plural
 from callsheet.tools.search.globs import Glob, GlobError, compile_glob
-from callsheet.tools.search.walk import Walk, WalkEntry, scope_of
+from callsheet.tools.search.matches import escape_name
+from callsheet.tools.search.walk import Walk, WalkEntry
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 
@@ -91,8 +92,7 @@ def _compiled(pattern: str) -> Glob:
     try:
         return compile_glob(pattern)
     except GlobError as exc:
-        message = f"pattern: {pattern!r}, at character {exc.position + 1}: {exc}"
-        raise InvalidArguments(message) from None
+        raise InvalidArguments(f"pattern: {pattern!r}: {exc}") from None
 
 
 class _Finding:
@@ -108,8 +108,7 @@ class _Finding:
     def __iter__(self) -> Iterator[_Match]:
         matches, directories = self.pattern.path.fullmatch, self.pattern.only_directories
         with Walk(
-            scope_of(str(self._base), map(str, self._call.workspace.roots)),
-            hidden=True,
+            str(self._base),
             inside=self.pattern.inside.fullmatch,
             ended=lambda: self._call.has_ended,
         ) as walk:

@@ -9,15 +9,15 @@ from typing import Annotated
 from msgspec import Meta
 
 from callsheet.report.fields import ToolCallLocation
+from callsheet.report.humanize import plural
 from callsheet.tools.errors import InvalidArguments, NotFound
-from callsheet.tools.fs.dirfd import stat_of
+from callsheet.tools.files.text_encoding import codec_of_bom
+from callsheet.tools.fs.dirfd import open_regular, stat_of
 from callsheet.tools.invocation import in_thread
 from callsheet.tools.result import ToolResult
-from callsheet.tools.search.excerpts import SearchedText, escape_name, plural, render
 from callsheet.tools.search.globs import GlobError, compile_glob
-from callsheet.tools.search.matches import Matches, Search, search
-from callsheet.tools.search.ripgrep import PatternError
-from callsheet.tools.search.walk import scope_of
+from callsheet.tools.search.matches import Matches, escape_name, render, search
+from callsheet.tools.search.ripgrep import PatternError, Query
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 
@@ -56,13 +56,35 @@ async def grep(
         limit: Matches to show at most, up to 1000. The totals count them all.
     """
     base = path or call.workspace.cwd
-    glob = _checked(glob)
-    name = base.name if _is_file(call, base) else None
-    roots = map(str, call.workspace.roots)
-    scope = scope_of(str(base if name is None else base.parent), roots)
-    query = Search(pattern, ignore_case, scope, name, glob)
-    result = await _answered(call, query, base, min(limit, MAX_SHOWN), min(context, MAX_CONTEXT))
-    return result.with_metadata("pattern", pattern).with_metadata("search_path", str(base))
+    is_file = _is_file(call, base)
+    query = Query(pattern, ignore_case, _checked(glob))
+    limit, context = min(limit, MAX_SHOWN), min(context, MAX_CONTEXT)
+    found, is_binary = Matches(), is_file and await in_thread(lambda: _is_binary(base))
+    if not is_binary:
+        try:
+            found = await search(query, base, is_file=is_file, limit=limit, context=context)
+        except PatternError as exc:
+            raise InvalidArguments(f"pattern: {exc}") from None
+    text, shown = render(found, context, call.workspace.show)
+    _locate(call, shown)
+    lines = [text, ""] if text else []
+    if found.total:
+        lines.append(_counted(found, len(shown), limit, is_file))
+    else:
+        lines.append(_nothing(call, query, base, is_file, is_binary))
+    if found.unreadable:
+        what = plural(found.unreadable, "file or directory", "files or directories")
+        lines.append(f"{what} could not be read.")
+    return call.success("\n".join(lines)).with_all_metadata(
+        {
+            "pattern": pattern,
+            "search_path": str(base),
+            "total_matches": found.total,
+            "files_matched": found.files,
+            "shown": len(shown),
+            "truncated": len(shown) < found.total,
+        }
+    )
 
 
 def _is_file(call: Call, base: Path) -> bool:
@@ -84,60 +106,32 @@ def _checked(glob: str | None) -> str | None:
     try:
         compile_glob(meant)
     except GlobError as exc:
-        message = f"glob: {glob!r}, at character {exc.position + 1}: {exc}"
+        message = f"glob: {glob!r}: {exc}"
         raise InvalidArguments(message) from None
     return f"{sign}{meant}"
 
 
-async def _answered(call: Call, query: Search, base: Path, limit: int, context: int) -> ToolResult:
-    found, binary = Matches(), False
-    if query.file is not None:
-        binary = await in_thread(lambda: _is_binary(base))
-    if not binary:
-        try:
-            found = await search(query, limit)
-        except PatternError as exc:
-            raise InvalidArguments(
-                f"pattern, at character {exc.position + 1}: {exc}", position=exc.position
-            ) from None
-    text, shown = await in_thread(lambda: render(found.shown, context, call.workspace.show))
-    _locate(call, shown)
-    lines = [text, ""] if text else []
-    lines.append(
-        _counted(query, found, len(shown), limit)
-        if found.total
-        else _nothing(call, query, base, binary)
-    )
-    if found.unreadable:
-        what = plural(found.unreadable, "file or directory", "files or directories")
-        lines.append(f"{what} could not be read.")
-    return (
-        call.success("\n".join(lines))
-        .with_metadata("total_matches", found.total)
-        .with_metadata("files_matched", found.files)
-        .with_metadata("shown", len(shown))
-        .with_metadata("truncated", len(shown) < found.total)
-    )
-
-
 def _is_binary(path: Path) -> bool:
-    with SearchedText(str(path)) as text:
-        return text.is_binary()
+    """Return whether there is a NUL anywhere in a file, as ripgrep decides."""
+    with open_regular(path, str(path)) as (file, _):
+        pieces = iter(lambda: file.read(1 << 20), b"")
+        first = next(pieces, b"")
+        return codec_of_bom(first) is None and any(b"\0" in piece for piece in (first, *pieces))
 
 
-def _nothing(call: Call, query: Search, base: Path, binary: bool) -> str:
+def _nothing(call: Call, query: Query, base: Path, is_file: bool, is_binary: bool) -> str:
     where = "" if base == call.workspace.cwd else f" in {escape_name(call.workspace.show(base))}"
-    among = f" (files: {escape_name(query.glob)})" if query.glob and query.file is None else ""
-    why = "; it is a binary file" if binary else ""
+    among = f" (files: {escape_name(query.glob)})" if query.glob and not is_file else ""
+    why = "; it is a binary file" if is_binary else ""
     return f"No matches for '{escape_name(query.pattern)}'{where}{among}{why}."
 
 
-def _counted(query: Search, found: Matches, shown: int, limit: int) -> str:
+def _counted(found: Matches, shown: int, limit: int, is_file: bool) -> str:
     total = f"{plural(found.total, 'match', 'matches')} in {plural(found.files, 'file')}"
     if shown == found.total:
         return f"{total}."
     first = "the first is shown" if shown == 1 else f"the first {shown:,} are shown"
-    narrower = "a longer pattern" if query.file else "path, glob or a longer pattern"
+    narrower = "a longer pattern" if is_file else "path, glob or a longer pattern"
     more = f", or show more with limit (at most {MAX_SHOWN})" if shown == limit < MAX_SHOWN else ""
     return f"{total}; {first}. Narrow it with {narrower}{more}."
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from callsheet.report.humanize import bytes_text, plural
 from callsheet.tools.fs.dirfd import check_directory
 from callsheet.tools.result import ToolResult
-from callsheet.tools.search.excerpts import escape_name
-from callsheet.tools.search.walk import Walk, WalkEntry, scope_of
+from callsheet.tools.search.matches import escape_name
+from callsheet.tools.search.walk import Walk, WalkEntry
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 
@@ -38,8 +38,7 @@ def list_files(call: Call, path: Path | None = None) -> ToolResult:
     base = path or call.workspace.cwd
     shown_path = escape_name(call.workspace.show(base))
     check_directory(base, shown_path, "; read shows it")
-    scope = scope_of(str(base), map(str, call.workspace.roots))
-    with Walk(scope, hidden=True, ended=lambda: call.has_ended) as walk:
+    with Walk(str(base)) as walk:
         found = sorted(walk.top(), key=_order)
         directories = sum(each.is_directory for each in found)
         lines = [_line(walk, each) for each in found[:MAX_SHOWN]]

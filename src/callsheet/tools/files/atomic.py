@@ -85,7 +85,7 @@ def replace_file(
         ExecutionFailed: The file was changed, deleted or created by another process in the meantime.
         OSError: The system refuses.
     """
-    with parent_of(None, path, [] if old is None else None) as entry:
+    with parent_of(path, [] if old is None else None) as entry:
         _sweep(entry.directory)
         temporary, handle = _make_temporary(entry, 0o666 if old is None else 0o600)
         try:

@@ -8,7 +8,7 @@ two stars is taken where it is found first, which is as good as anywhere else.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -16,17 +16,13 @@ MAX_ALTERNATIVES = 256
 MAX_COMPONENTS = 64
 
 _DEEP = "**"
-_STAR = "*"
-_ANY = "[^/]"
-_SPECIAL = re.compile(r"[*?\[{\\]")
+# An escaped character, a class (whose first character may be a `]`), or any other character.
+_TOKEN = re.compile(r"\\.|\[[!^]?\]?[^\]]*\]|.", re.DOTALL)
+_WRONG = {"[": "'[' is never closed", "\\": "'\\' at the end escapes nothing"}
 
 
 class GlobError(ValueError):
-    """A glob can't be parsed; with the position of the error."""
-
-    def __init__(self, message: str, position: int) -> None:
-        super().__init__(message)
-        self.position: int = position
+    """A glob can't be parsed."""
 
 
 class Glob(NamedTuple):
@@ -39,24 +35,17 @@ class Glob(NamedTuple):
     only_directories: bool
 
 
-def is_literal(glob: str) -> bool:
-    """Return whether a glob has no special characters."""
-    return not _SPECIAL.search(glob)
-
-
 @lru_cache(maxsize=64)
 def compile_glob(glob: str) -> Glob:
     """Compile a glob. Raise `GlobError` if it is invalid."""
     only_directories = glob.endswith("/")
-    each = [_components(one) for one in expand(glob.rstrip("/") if only_directories else glob)]
-    paths = "|".join(_path(parts) for parts in each)
-    inside = "|".join(_inside(parts) for parts in each)
-    return Glob(_compile(paths), _compile(inside), only_directories)
+    each = _alternatives(glob.rstrip("/") if only_directories else glob)
+    return Glob(_compile(map(_path, each)), _compile(map(_inside, each)), only_directories)
 
 
 def path_source(glob: str) -> str:
     """Return the source of an expression that matches the whole of a path that the glob matches."""
-    return "|".join(f"(?:{_path(_components(one))})" for one in expand(glob))
+    return _compile(map(_path, _alternatives(glob))).pattern
 
 
 def path_filter(glob: str) -> Callable[[str], bool]:
@@ -67,100 +56,72 @@ def path_filter(glob: str) -> Callable[[str], bool]:
     return lambda path: (matches(path) is None) is negated
 
 
-def _compile(source: str) -> re.Pattern[str]:
-    return re.compile(source, re.DOTALL)
-
-
-# Braces
-
-
 def expand(glob: str) -> list[str]:
     """Write out `{a,b}` as globs without braces."""
-    done, rest = [""], 0
-    for begin, end, choices in _braces(glob):
-        inner = [each for choice in choices for each in expand(choice)]
-        done = [head + glob[rest:begin] + choice for head in done for choice in inner]
-        if len(done) > MAX_ALTERNATIVES:
-            message = f"its braces make more than {MAX_ALTERNATIVES} alternatives"
-            raise GlobError(message, begin)
-        rest = end
-    return [head + glob[rest:] for head in done]
+    return ["".join(tokens) for tokens in _expand(_TOKEN.findall(glob))]
 
 
-def _braces(glob: str) -> Iterator[tuple[int, int, list[str]]]:
-    """Return each outermost brace: where it begins and ends, and what it offers."""
-    depth, begin, comma, choices = 0, 0, 0, list[str]()
-    for at, char in _plain(glob):
-        if char == "{":
-            depth += 1
-            if depth == 1:
-                begin, comma, choices = at, at + 1, []
-        elif depth and char in ",}":
-            if depth == 1:
-                choices.append(glob[comma:at])
-                comma = at + 1
-            depth -= char == "}"
-            if not depth:
-                yield begin, at + 1, choices
+def _compile(sources: map[str]) -> re.Pattern[str]:
+    try:
+        return re.compile("|".join(f"(?:{source})" for source in sources), re.DOTALL)
+    except re.error as exc:  # a range that runs backwards
+        raise GlobError(exc.msg) from None
+
+
+def _alternatives(glob: str) -> list[list[str]]:
+    """Return for each alternative an expression for each of its components, or `**`."""
+    return [_components(tokens) for tokens in _expand(_TOKEN.findall(glob))]
+
+
+def _expand(tokens: list[str]) -> list[list[str]]:
+    if "{" not in tokens:
+        return [tokens]
+    begin, depth, choices = tokens.index("{"), 0, list[list[str]]([[]])
+    end = begin
+    for end, token in enumerate(tokens[begin:], begin):
+        depth += (token == "{") - (token == "}")
+        if not depth:
+            break
+        if depth == 1 and token == ",":
+            choices.append([])
+        elif end > begin:
+            choices[-1].append(token)
     if depth:
-        raise GlobError("'{' is never closed", begin)
+        raise GlobError("'{' is never closed")
+    expanded: list[list[str]] = []
+    for choice in choices:
+        expanded += _expand([*tokens[:begin], *choice, *tokens[end + 1 :]])
+        if len(expanded) > MAX_ALTERNATIVES:
+            raise GlobError(f"its braces make more than {MAX_ALTERNATIVES} alternatives")
+    return expanded
 
 
-def _plain(glob: str) -> Iterator[tuple[int, str]]:
-    """Return the characters that may be special: neither escaped nor in a class."""
-    at = 0
-    while at < len(glob):
-        char = glob[at]
-        if char == "\\":
-            at += 2
-            continue
-        if char == "[":
-            at = _class_end(glob, at)
-            continue
-        yield at, char
-        at += 1
-
-
-# Components
-
-
-def _components(glob: str) -> list[str]:
-    """Return an expression for each component of a glob, or `**`."""
-    parts, begin = list[str](), 0
-    for at, char in [*_slashes(glob), (len(glob), "/")]:
-        if char == "/":
-            text = glob[begin:at]
-            parts.append(_DEEP if text == _DEEP else _component(text, begin))
-            begin = at + 1
-    if len(parts) > MAX_COMPONENTS:
-        message = f"it has more than {MAX_COMPONENTS} components"
-        raise GlobError(message, 0)
-    return parts
-
-
-def _slashes(glob: str) -> Iterator[tuple[int, str]]:
-    return ((at, char) for at, char in _plain(glob) if char == "/")
-
-
-def _component(text: str, begin: int) -> str:
-    """Return an expression for a component: fixed pieces, and stars between them."""
-    pieces, at = [""], 0
-    while at < len(text):
-        char, after = text[at], at + 1
-        if char == _STAR:
-            pieces.append("")
-        elif char == "?":
-            pieces[-1] += _ANY
-        elif char == "[":
-            after = _class_end(text, at, begin)
-            pieces[-1] += _class(text[at + 1 : after - 1], begin + at)
+def _components(tokens: list[str]) -> list[str]:
+    parts: list[list[str]] = [[]]
+    for token in tokens:
+        if token == "/":
+            parts.append([])
         else:
-            if char == "\\":
-                after = at + 2
-                if after > len(text):
-                    raise GlobError("'\\' at the end escapes nothing", begin + at)
-            pieces[-1] += re.escape(text[after - 1])
-        at = after
+            parts[-1].append(token)
+    if len(parts) > MAX_COMPONENTS:
+        raise GlobError(f"it has more than {MAX_COMPONENTS} components")
+    return [_DEEP if part == ["*", "*"] else _component(part) for part in parts]
+
+
+def _component(tokens: list[str]) -> str:
+    """Return an expression for a component: fixed pieces, and stars between them."""
+    pieces = [""]
+    for token in tokens:
+        if token in _WRONG:
+            raise GlobError(_WRONG[token])
+        if token == "*":
+            pieces.append("")
+        elif token == "?":
+            pieces[-1] += "[^/]"
+        elif token[0] == "[":
+            pieces[-1] += _class(token[1:-1])
+        else:
+            pieces[-1] += re.escape(token[-1])
     first, *others = pieces
     if not others:
         return first
@@ -168,33 +129,11 @@ def _component(text: str, begin: int) -> str:
     return f"{first}{middle}[^/]*{others[-1]}"
 
 
-def _class_end(glob: str, at: int, begin: int = 0) -> int:
-    """Return where a class ends. Its first character may be a `]`."""
-    first = at + 1 + (glob[at + 1 : at + 2] in ("!", "^"))
-    end = glob.find("]", first + 1)
-    if end < 0:
-        raise GlobError("'[' is never closed", begin + at)
-    return end + 1
-
-
-def _class(text: str, position: int) -> str:
+def _class(text: str) -> str:
     """Return an expression for a class. A backslash in it is a plain character, as it is to ripgrep."""
     negated = text[:1] in ("!", "^")
-    chars = text[negated:]
-    source, at = "", 0
-    while at < len(chars):
-        low = high = chars[at]
-        at += 1
-        if chars[at : at + 1] == "-" and at + 1 < len(chars):
-            high = chars[at + 1]
-            at += 2
-            if high < low:
-                raise GlobError(f"the range {low}-{high} runs backwards", position)
-        source += re.escape(low) if low == high else f"{re.escape(low)}-{re.escape(high)}"
-    return f"(?!/)[^{source}]" if negated else f"(?!/)[{source}]"
-
-
-# Paths
+    chars = re.sub(r"([\\\[\]^&|~]|-(?=-))", r"\\\1", text[negated:])
+    return f"(?!/)[^{chars}]" if negated else f"(?!/)[{chars}]"
 
 
 def _path(parts: list[str]) -> str:

@@ -12,23 +12,32 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeAlias
 
-from callsheet.tools.fs.dirfd import Descent
+from callsheet.tools.errors import ToolError
+from callsheet.tools.fs.dirfd import open_regular
 from callsheet.tools.invocation import in_thread
 from callsheet.tools.search import ripgrep
 from callsheet.tools.search.globs import path_filter
-from callsheet.tools.search.ripgrep import PatternError
-from callsheet.tools.search.walk import SearchScope, Walk
+from callsheet.tools.search.ripgrep import MAX_WIDTH, PatternError, Query
+from callsheet.tools.search.walk import Walk
 
 MAX_PATTERN = 10_000
 """Characters of a pattern."""
 
+MAX_CHARACTERS = 60_000
+"""Characters of an output, about."""
+
 _COUNT = re.compile(rb"([^\0]+)\0(\d+)\n")
-_LINE = re.compile(rb"([^\0]+)\0(\d+):(?:(\d+):)?(\d+):[^\n]*\n")
+_LINE = re.compile(rb"([^\0]+)\0(\d+)(?::(\d+):|-)([^\n]*)\n")
+_CUT = re.compile(r" \[\.\.\. [^\]]+\]$")  # ripgrep's mark at the end of a line that it has cut
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+_MAX_TEXT = 4 * MAX_WIDTH
+"""Characters of a line; ripgrep counts graphemes, which may have any number of them."""
 
 _INLINE = 1 << 18
 """Bytes of counts that are read in the event loop; more than that is read in a thread."""
@@ -45,31 +54,20 @@ _Count: TypeAlias = "tuple[bytes, bytes, int]"
 """How a path is sorted, the path, and the number of lines that match in it."""
 
 
-class Search(NamedTuple):
-    """What is searched for, and where."""
-
-    pattern: str
-    ignore_case: bool
-    scope: SearchScope
-    file: str | None = None
-    """The name of a file in the scope's directory, if only that is searched."""
-    glob: str | None = None
-
-
-class MatchedLine(NamedTuple):
-    """A line with a match: its number, the first match's byte in it (from 1), and the byte it begins at."""
+class FoundLine(NamedTuple):
+    """A line that is shown: one with a match, or one near it."""
 
     number: int
-    column: int
-    offset: int
+    text: str
+    is_match: bool
 
 
 class FileMatches(NamedTuple):
-    """A file that was opened: how many of its lines match, and the first of them."""
+    """A file that was opened: how many of its lines match, and the first of them with lines around them."""
 
     path: str
     total: int
-    lines: list[MatchedLine]
+    lines: list[FoundLine]
 
 
 class Matches(NamedTuple):
@@ -81,30 +79,32 @@ class Matches(NamedTuple):
     unreadable: int = 0
 
 
-async def search(query: Search, limit: int) -> Matches:
+async def search(query: Query, base: Path, *, is_file: bool, limit: int, context: int) -> Matches:
     """Search a tree or a file, and return the totals with the first lines.
 
     Args:
-        query: What is searched for, and where.
-        limit: Lines to return at most.
+        query: What is searched for.
+        base: The directory or file, without links.
+        is_file: Whether it is a file.
+        limit: Matching lines to return at most.
+        context: Lines to return before and after each of them.
 
     Raises:
         PatternError: The pattern can't be searched for.
         ExecutionFailed: Ripgrep is not there, or can't be started.
     """
     if "\0" in query.pattern:
-        raise PatternError("no line holds a NUL character", query.pattern.index("\0"))
+        raise PatternError("no line holds a NUL character")
     if len(query.pattern) > MAX_PATTERN:
-        raise PatternError(f"longer than {MAX_PATTERN:,} characters", MAX_PATTERN)
-    rg, unreadable = ripgrep.program(), 0
-    tally = _Tally(max(limit, _VERIFIED))
-    if query.file is not None:
-        tally.add(os.fsencode(f"{_prefix(query.scope)}{query.file}"), 0)
+        raise PatternError(f"it is longer than {MAX_PATTERN:,} characters")
+    tally, unreadable = _Tally(max(limit, _VERIFIED)), 0
+    if is_file:
+        tally.add(b"", 0)
     else:
-        unreadable = await _count_tree(query, rg, tally)
+        unreadable = await _count_tree(query, str(base), tally)
     first, total, files = tally.finish()
     shown = list[FileMatches]()
-    async for found in _verified(query, first, limit, rg):
+    async for found in _verified(query, [base / path for path in first], limit, context):
         total += found.total
         files += found.total > 0
         if found.lines:
@@ -115,22 +115,25 @@ async def search(query: Search, limit: int) -> Matches:
 # The first pass
 
 
-async def _count_tree(query: Search, rg: str, tally: _Tally) -> int:
+async def _count_tree(query: Query, base: str, tally: _Tally) -> int:
     """Count matching lines in each file of a tree, and return how many files could not be read."""
-    scope = query.scope
+    wanted = path_filter(query.glob) if query.glob else None
 
     def read(output: BinaryIO) -> None:
-        with _filter(query) as wanted:
-            for path, count in _counts(output):
-                if wanted is None or wanted(path):
-                    tally.add(path, count)
+        for name, count in _counts(output):
+            path = os.fsdecode(name).removeprefix("./")
+            if wanted is not None and not wanted(path):
+                continue
+            if not is_exact and walk.passes_by(path):
+                continue
+            tally.add(os.fsencode(path), count)
 
-    with _rules_from_above(scope) as rules:
-        command = ripgrep.count_tree_command(
-            rg, query.pattern, query.ignore_case, scope, query.glob, rules
-        )
-        async with ripgrep.run(command, scope.top) as finished:
-            unreadable = ripgrep.unreadable_count(query.pattern, finished)
+    with Walk(base, hidden=False) as walk:
+        # Ripgrep forgets rules from above, and narrowing a search by names brings back hidden files.
+        is_exact = wanted is None and not walk.scope.prefix
+        command = query.count_tree(walk.scope)
+        async with ripgrep.run(command, base) as finished:
+            unreadable = ripgrep.unreadable_count(finished)
             size = finished.output.seek(0, os.SEEK_END)
             finished.output.seek(0)
             if size > _INLINE:
@@ -138,23 +141,6 @@ async def _count_tree(query: Search, rg: str, tally: _Tally) -> int:
             else:
                 read(finished.output)
     return unreadable
-
-
-@contextmanager
-def _rules_from_above(scope: SearchScope) -> Generator[str | None, None, None]:
-    """Write the ignore rules above a directory to a file, if there are any."""
-    above = ripgrep.rules_file(scope)
-    if not above:
-        yield None
-        return
-    with tempfile.NamedTemporaryFile(prefix="callsheet-ignore-") as file:
-        file.write(above)
-        file.flush()
-        yield file.name
-
-
-def _prefix(scope: SearchScope) -> str:
-    return f"./{scope.below}/" if scope.below else "./"
 
 
 class _Tally:
@@ -195,78 +181,127 @@ def _counts(output: BinaryIO) -> Iterator[tuple[bytes, int]]:
         rest = piece[end:]
 
 
-@contextmanager
-def _filter(query: Search) -> Generator[Callable[[bytes], bool] | None, None, None]:
-    """Make the filter that decides about a glob, which ripgrep is asked for only loosely."""
-    if query.glob is None:
-        yield None
-        return
-    wanted, skip = path_filter(query.glob), len(_prefix(query.scope))
-    with Walk(query.scope, hidden=False) as walk:
-
-        def is_wanted(path: bytes) -> bool:
-            shown = os.fsdecode(path)[skip:]
-            hidden = shown[shown.rfind("/") + 1 :].startswith(".")
-            return wanted(shown) and not (hidden and walk.is_left_out(shown))
-
-        yield is_wanted
-
-
 # The second pass
 
 
 async def _verified(
-    query: Search, files: list[str], limit: int, rg: str
+    query: Query, files: list[Path], limit: int, context: int
 ) -> AsyncIterator[FileMatches]:
     """Open files, and search what is open. What has become a link, or is gone, is left out."""
-    root = query.scope.top.rstrip("/")
-    with Descent(query.scope.top) as descent:
-        for start in range(0, len(files), _BATCH):
-            batch = files[start : start + _BATCH]
-            opened = await in_thread(lambda batch=batch: _open_all(descent, batch))
-            try:
-                names = {f"{_OPEN_FILES}/{fd}": path for path, fd in opened.items()}
-                totals = await _count_files(query, list(names), rg) if names else {}
-                matching = [name for name in names if totals.get(name)]
-                lines = await _find_lines(query, matching, limit, rg) if limit > 0 else {}
-            finally:
-                for fd in opened.values():
-                    os.close(fd)
-            for name, path in names.items():
-                found = lines.get(name, [])[:limit]
-                limit -= len(found)
-                yield FileMatches(f"{root}/{path[2:]}", totals.get(name, 0), found)
+    for start in range(0, len(files), _BATCH):
+        batch = files[start : start + _BATCH]
+        with ExitStack() as stack:
+            opened = await in_thread(lambda batch=batch, stack=stack: _open_all(batch, stack))
+            totals = await _count_files(query, opened) if opened else {}
+            lines = await _find_lines(query, totals, limit, context) if limit > 0 else {}
+        for name, total in totals.items():
+            found = lines.get(name, [])
+            limit -= sum(line.is_match for line in found)
+            yield FileMatches(str(opened[name]), total, found)
 
 
-def _open_all(descent: Descent, files: list[str]) -> dict[str, int]:
-    opened = dict[str, int]()
+def _open_all(files: list[Path], stack: ExitStack) -> dict[str, Path]:
+    """Open files, and return their paths by the names of their descriptors."""
+    opened = dict[str, Path]()
     for path in files:
-        with suppress(OSError):
-            opened[path] = descent.open(path[2:])
+        with suppress(OSError, ToolError):
+            file, _ = stack.enter_context(open_regular(path, str(path)))
+            opened[f"{_OPEN_FILES}/{file.fileno()}"] = path
     return opened
 
 
-async def _count_files(query: Search, names: list[str], rg: str) -> dict[str, int]:
-    command = ripgrep.count_files_command(rg, query.pattern, query.ignore_case, names)
-    async with ripgrep.run(command, "/", _descriptors(names)) as finished:
-        ripgrep.unreadable_count(query.pattern, finished)
-        return {os.fsdecode(name): count for name, count in _counts(finished.output)}
+async def _count_files(query: Query, opened: dict[str, Path]) -> dict[str, int]:
+    """Return the number of matching lines of each file that has some, in the order of `opened`."""
+    names = list(opened)
+    async with ripgrep.run(query.count_files(names), "/", _descriptors(names)) as finished:
+        ripgrep.unreadable_count(finished)
+        counts = {os.fsdecode(name): count for name, count in _counts(finished.output)}
+    return {name: counts[name] for name in names if name in counts}
 
 
 async def _find_lines(
-    query: Search, names: list[str], limit: int, rg: str
-) -> dict[str, list[MatchedLine]]:
-    found: dict[str, list[MatchedLine]] = {}
+    query: Query, totals: dict[str, int], limit: int, context: int
+) -> dict[str, list[FoundLine]]:
+    """Return the first matching lines of files, and those around them."""
+    names, wanted = list[str](), dict[str, int]()
+    for name, total in totals.items():
+        if limit > 0:
+            names.append(name)
+            wanted[name] = min(total, limit)
+            limit -= total
+    found: dict[str, list[FoundLine]] = {name: [] for name in names}
     if not names:
         return found
-    command = ripgrep.lines_command(rg, query.pattern, query.ignore_case, names, limit)
+    command = query.show_lines(names, max(wanted.values()), context)
     async with ripgrep.run(command, "/", _descriptors(names)) as finished:
         for match in _LINE.finditer(finished.output.read()):
-            path, number, column, offset = match.groups()
-            line = MatchedLine(int(number), int(column or 1), int(offset))
-            found.setdefault(os.fsdecode(path), []).append(line)
-    return found
+            found[os.fsdecode(match[1])].append(_found_line(match))
+    return {name: _first(lines, wanted[name], context) for name, lines in found.items()}
+
+
+def _found_line(match: re.Match[bytes]) -> FoundLine:
+    text = match[4].decode(errors="replace").removesuffix("\r").removeprefix("\ufeff")
+    column = int(match[3] or 1)
+    if len(match[4]) > MAX_WIDTH and (cut := _CUT.search(text)):
+        text = f"{text[: min(cut.start(), _MAX_TEXT)]}…"
+        if column > MAX_WIDTH:
+            text += f" (it matches at byte {column:,} of the line)"
+    return FoundLine(int(match[2]), text, match[3] is not None)
+
+
+def _first(lines: list[FoundLine], limit: int, context: int) -> list[FoundLine]:
+    """Return lines up to the last match that is wanted, and those behind that one."""
+    matches = [line.number for line in lines if line.is_match][:limit]
+    end = matches[-1] + context if matches else 0
+    numbers = set(matches)
+    return [
+        line
+        for line in lines
+        if line.number in numbers or (not line.is_match and line.number <= end)
+    ]
 
 
 def _descriptors(names: list[str]) -> list[int]:
     return [int(name.rpartition("/")[2]) for name in names]
+
+
+# What users and models see
+
+
+def escape_name(path: str) -> str:
+    """Return a path that takes one line, whatever characters are in it."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        path = os.fsencode(path).decode("utf-8", "backslashreplace")
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], path)
+
+
+def render(
+    found: Matches, context: int, show_path: Callable[[str], str]
+) -> tuple[str, list[tuple[str, int]]]:
+    """Return matches as text, and the lines that fitted into it: path and number.
+
+    Args:
+        found: The matches.
+        context: Lines that are shown before and after each match.
+        show_path: Returns a path as it is shown.
+    """
+    blocks, shown, room = list[str](), list[tuple[str, int]](), MAX_CHARACTERS
+    for path, _, lines in found.shown:
+        written, last = [escape_name(show_path(path))], 0
+        for number, text, is_match in lines:
+            room -= len(text)
+            if room < 0 and shown:
+                break
+            if context and last and number > last + 1:
+                written.append("--")
+            written.append(f"{number}{':' if is_match else '-'} {text}")
+            last = number
+            if is_match:
+                shown.append((path, number))
+        if last:
+            blocks.append("\n".join(written))
+        if room < 0:
+            break
+    return "\n\n".join(blocks), shown

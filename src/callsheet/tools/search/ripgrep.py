@@ -29,7 +29,7 @@ from callsheet.processes.process import started
 from callsheet.tools.errors import ExecutionFailed
 
 from .globs import expand
-from .walk import SearchScope, rules_above
+from .walk import SearchScope
 
 _NAME = "rg"
 _MAX_ERROR_BYTES = 1 << 20
@@ -46,19 +46,15 @@ _ALWAYS = (
     "--no-heading",
 )  # fmt: skip
 
-_CARET = re.compile(r"^ {4}( *)\^", re.MULTILINE)
-_WRAPPED = len("(?:")
-"""Ripgrep puts a pattern into a group before it compiles it, so its carets are that far to the right."""
+_SIMPLE = re.compile(r"[\w.*?-]+", re.ASCII)
+"""A glob for names that ripgrep reads as we do."""
 
-_GROUPING = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()\\]", re.DOTALL)
+MAX_WIDTH = 300
+"""Characters of a line that are shown."""
 
 
 class PatternError(ValueError):
-    """A pattern that can't be searched for. Positions count characters from 0."""
-
-    def __init__(self, message: str, position: int) -> None:
-        super().__init__(message)
-        self.position: int = position
+    """A pattern that can't be searched for."""
 
 
 # The program
@@ -149,99 +145,65 @@ async def _kill(process: asyncio.subprocess.Process) -> None:
 # Commands
 
 
-def count_tree_command(
-    rg: str,
-    pattern: str,
-    ignore_case: bool,
-    scope: SearchScope,
-    glob: str | None,
-    rules: str | None,
-) -> list[str]:
-    """Return the command that counts matching lines in each file of a tree.
+class Query(NamedTuple):
+    """What is searched for."""
 
-    Args:
-        rg: The program.
-        pattern: A regular expression.
-        ignore_case: Whether upper and lower case are the same.
-        scope: The directory; the command must run in its `top`.
-        glob: Narrows the search, loosely: some files that it does not match may be searched too.
-        rules: A file with the ignore rules from above the directory, if there are any.
-    """
-    return [
-        rg,
-        *_ALWAYS,
-        "--count",
-        "--no-ignore-parent",
-        *(() if scope.in_repository else ("--no-require-git",)),
-        "--glob=!.git",
-        *([f"--ignore-file={rules}"] if rules else ()),
-        *_types(glob),
-        *_pattern(pattern, ignore_case),
-        "--",
-        f"./{scope.below}",
-    ]
+    pattern: str
+    ignore_case: bool = False
+    glob: str | None = None
 
+    def count_tree(self, scope: SearchScope) -> list[str]:
+        """Return the command that counts matching lines in each file below the directory that it runs in.
 
-def count_files_command(rg: str, pattern: str, ignore_case: bool, files: list[str]) -> list[str]:
-    """Return the command that counts matching lines in each of these files."""
-    return [rg, *_ALWAYS, "--count", *_pattern(pattern, ignore_case), "--", *files]
+        A glob narrows the search loosely: some files that it does not match may be searched too.
+        """
+        options = ["--count", "--glob=!.git", *_types(self.glob)]
+        if not scope.prefix:
+            options.append("--no-ignore-parent")
+        if not scope.rules.in_repository:
+            options.append("--no-require-git")
+        return [*self._command(*options), "./"]
 
+    def count_files(self, files: list[str]) -> list[str]:
+        """Return the command that counts matching lines in each of these files."""
+        return [*self._command("--count"), *files]
 
-def lines_command(
-    rg: str, pattern: str, ignore_case: bool, files: list[str], limit: int
-) -> list[str]:
-    """Return the command that reports where matching lines begin, in these files, in this order."""
-    return [
-        rg,
-        *_ALWAYS,
-        "--threads=1",
-        "--line-number",
-        "--column",
-        "--byte-offset",
-        "--max-columns=1",  # the lines themselves may be of any length, and are read elsewhere
-        f"--max-count={limit}",
-        *_pattern(pattern, ignore_case),
-        "--",
-        *files,
-    ]
+    def show_lines(self, files: list[str], limit: int, context: int) -> list[str]:
+        """Return the command that shows matching lines in these files, in this order, and lines around."""
+        options = (
+            "--threads=1",
+            "--line-number",
+            "--column",
+            f"--max-columns={MAX_WIDTH}",
+            "--max-columns-preview",
+            "--no-context-separator",
+            f"--context={context}",
+            f"--max-count={limit}",
+        )
+        return [*self._command(*options), *files]
 
-
-def _pattern(pattern: str, ignore_case: bool) -> list[str]:
-    case = "--ignore-case" if ignore_case else "--case-sensitive"
-    return [case, f"--regexp={pattern}"]
+    def _command(self, *options: str) -> list[str]:
+        case = "--ignore-case" if self.ignore_case else "--case-sensitive"
+        return [program(), *_ALWAYS, *options, case, f"--regexp={self.pattern}", "--"]
 
 
 def _types(glob: str | None) -> list[str]:
-    """Return options that narrow a search by names.
+    """Return options that narrow a search by names, if these are simple.
 
-    A file type does that and keeps ignore files in force, which ripgrep's own globs override. More may be let
-    in than is meant; the caller filters what is found.
+    A file type does that and keeps ignore files in force, which ripgrep's own globs override.
     """
     if glob is None or glob.startswith("!"):
         return []
-    names = {_loosened(one.rstrip("/").rpartition("/")[2]) for one in expand(glob)}
-    if "*" in names:
+    names = sorted({each.rpartition("/")[2] for each in expand(glob)})
+    if not all(map(_SIMPLE.fullmatch, names)):
         return []
-    return [*(f"--type-add=wanted:{name}" for name in sorted(names)), "--type=wanted"]
-
-
-def _loosened(name: str) -> str:
-    """Return a simple glob that matches at least what another one does."""
-    plain = re.sub(r"\[.*|\\.?|[^\w.+\- ]", "*", name, flags=re.DOTALL | re.ASCII)
-    return re.sub(r"\*+", "*", plain) or "*"
-
-
-def rules_file(scope: SearchScope) -> bytes:
-    """Return the ignore rules above a directory as one ignore file at the top, the strongest last."""
-    above = sorted(rules_above(scope), key=lambda each: -each[0])
-    lines = [rule.below(directory.rstrip("/")) for _, directory, rules in above for rule in rules]
-    return "".join(f"{line}\n" for line in lines).encode()
+    return [*(f"--type-add=wanted:{name}" for name in names), "--type=wanted"]
 
 
 # Errors
 
 
-def unreadable_count(pattern: str, finished: Finished) -> int:
+def unreadable_count(finished: Finished) -> int:
     """Return how many files and directories a search could not read.
 
     Raises:
@@ -255,29 +217,6 @@ def unreadable_count(pattern: str, finished: Finished) -> int:
         raise ChildProcessError(f"the search ended with {finished.code}: {errors[:500]}")
     # Errors about files begin with their paths; any other means that nothing was searched.
     if errors.startswith("rg: ") and not errors.startswith(("rg: ./", "rg: /")):
-        raise _pattern_error(pattern, errors)
+        error = re.search(r"^error: (.*)", errors, re.MULTILINE)
+        raise PatternError(error[1] if error else errors[4:].strip().partition("\n")[0])
     return sum("(os error" in line for line in errors.splitlines())
-
-
-def _pattern_error(pattern: str, errors: str) -> PatternError:
-    error = re.search(r"^error: (.*)", errors, re.MULTILINE)
-    message = error[1] if error else errors.removeprefix("rg: ").strip().partition("\n")[0]
-    caret = _CARET.search(errors)
-    if caret is None:
-        return PatternError(message, 0)
-    position = len(caret[1]) - _WRAPPED
-    # At the wrapping group itself: something in the pattern has taken its closing bracket.
-    return PatternError(message, position if position >= 0 else _unclosed(pattern))
-
-
-def _unclosed(pattern: str) -> int:
-    """Return where the innermost group begins that is never closed, or the escape of nothing."""
-    groups = list[int]()
-    for token in _GROUPING.finditer(pattern):
-        if token[0] == "\\":
-            return token.start()
-        if token[0] == "(":
-            groups.append(token.start())
-        elif token[0] == ")" and groups:
-            groups.pop()
-    return groups[-1] if groups else 0
