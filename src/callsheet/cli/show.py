@@ -12,8 +12,7 @@ from typing import Any
 import click
 
 from callsheet.cli.amounts import ago, local_time
-from callsheet.cli.cards.body import TerminalOf, body_of
-from callsheet.cli.cards.footer import footer_of
+from callsheet.cli.cards.body import TerminalOf, body_of, footer_of
 from callsheet.cli.history.formats import whole_object
 from callsheet.cli.history.lookup import find_call, run
 from callsheet.cli.options import format_option, history_option

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from callsheet.acp.jsonrpc import LineBuffer, split_lines
 from callsheet.processes.child import CannotStart
 from callsheet.tap.stdio import Between
 
 if TYPE_CHECKING:
+    from callsheet.acp.jsonrpc import LineBuffer
     from callsheet.history.history import History
     from callsheet.tap.context import TapSettings
     from callsheet.tap.pipeline import Pipeline
@@ -24,10 +24,14 @@ class Driver:
     """The traffic of a tap: whole lines go through a pipeline, and lines that are too long pass in parts."""
 
     def __init__(self, pipeline: Pipeline, recorder: RecordingWriter | None = None) -> None:
+        # Imported here: the agent is started before anything that takes long to import.
+        from callsheet.acp.jsonrpc import LineBuffer, split_lines
+
         self.to_client: list[bytes] = []
         self.to_agent: list[bytes] = []
         self.pipeline: Pipeline = pipeline
         self._recorder: RecordingWriter | None = recorder
+        self._split: Callable[[bytes], list[bytes]] = split_lines
         self._client_lines: LineBuffer = LineBuffer()
         self._agent_lines: LineBuffer = LineBuffer()
         self._began: float = time.monotonic()
@@ -43,7 +47,7 @@ class Driver:
         more, lines, begun = self._client_lines.feed(data)
         if more:
             self.to_agent.append(more)
-        for line in split_lines(lines):
+        for line in self._split(lines):
             if self._recorder is not None:
                 self._recorder.write("client->agent", self.pipeline.for_recording(line))
             self.pipeline.from_client(line, self.now())
@@ -82,7 +86,7 @@ class Driver:
             self._pass_unchanged(lines)
             return
         now = self.now()
-        for line in split_lines(lines):
+        for line in self._split(lines):
             self.pipeline.from_agent(line, now)
         self._collect()
 

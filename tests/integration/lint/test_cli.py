@@ -113,7 +113,7 @@ def test_fix_writes_and_shows_what_it_changed(bad: Path) -> None:
     done = lint(bad, "--fix")
     assert done.returncode == 1  # the success without output is left
     assert f'{bad}:7:16: fixed result/by-hand: call.error("no x")\n' in done.stdout
-    assert done.stdout.endswith("1 file: 1 finding mended, 1 finding left in 1 file.\n")
+    assert done.stdout.endswith("1 file: 1 finding fixed, 1 finding left in 1 file.\n")
     assert bad.read_text() == BAD.replace(
         'ToolResult(call.id, "t", False, error="no x")', 'call.error("no x")'
     )

@@ -18,8 +18,7 @@ from callsheet.acp import v1, v2
 from callsheet.acp.jsonrpc import Notification, decode_line
 from callsheet.acp.peer import Peer
 from callsheet.acp.terminal_text import to_plain
-from callsheet.cli.cards.body import body_of
-from callsheet.cli.cards.footer import footer_of
+from callsheet.cli.cards.body import body_of, footer_of
 from callsheet.cli.output import is_terminal, visible
 from callsheet.report.content import TerminalContent
 from callsheet.report.errors import CallsheetError
@@ -106,16 +105,14 @@ class Board(ABC):
     def refresh(self) -> None:
         """Show what is new, at once."""
 
-    @abstractmethod
-    def tick(self) -> None:
+    def tick(self) -> None:  # noqa: B027 - nothing moves in a pipe
         """Show that time goes on."""
 
     @abstractmethod
     def note(self, text: str, style: str = "") -> None:
         """Show a text beside the calls, in one of rich's styles where there are any."""
 
-    @abstractmethod
-    def give_up(self) -> None:
+    def give_up(self) -> None:  # noqa: B027 - a pipe is always in order
         """Leave the terminal in order, without a word: the process ends at once."""
 
     @contextmanager
@@ -175,16 +172,10 @@ class PlainBoard(Board):
         for key in self.open:
             self._queue.setdefault(key, None)
 
-    def tick(self) -> None:
-        """Nothing here moves."""
-
     def note(self, text: str, style: str = "") -> None:
         """Write it beside the calls."""
         del style
         self._put(text)
-
-    def give_up(self) -> None:
-        """Nothing here is out of order."""
 
     def _write_head(self, report: ToolCallReport) -> None:
         if not self._titled:

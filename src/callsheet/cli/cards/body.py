@@ -1,7 +1,8 @@
-"""What a call shows, line by line: text, diffs, output, and what can only be described.
+"""What a call shows, line by line: text, diffs, output, and what can only be described; and how it ended.
 
 `body_of` turns the content of a report into lines. Whoever shows them knows how many rows there are, and
-`fit_lines` leaves out the middle of a long body. All text is safe for a terminal from here on.
+`fit_lines` leaves out the middle of a long body. `footer_of` has the facts that stand below it. All text is
+safe for a terminal from here on.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import NamedTuple, TypeAlias
 
 from callsheet.acp import git_patch
 from callsheet.acp.terminal_text import to_plain
-from callsheet.cli.cards.footer import repeats_the_end
 from callsheet.cli.output import harmless, path_text, visible
+from callsheet.limits.truncation import file_uri
 from callsheet.report.content import (
     AudioContent,
     DiffContent,
@@ -26,8 +27,11 @@ from callsheet.report.content import (
     TextContent,
     ToolCallContent,
 )
-from callsheet.report.humanize import bytes_text, plural
+from callsheet.report.fields import ToolCallLocation
+from callsheet.report.humanize import bytes_text, duration_text, plural
+from callsheet.report.json import JsonValue, is_object
 from callsheet.report.report import ToolCallReport
+from callsheet.report.status import Reason, ToolCallStatus
 from callsheet.report.terminal import TerminalState
 
 _PatchRow: TypeAlias = tuple[str, int, str]
@@ -48,6 +52,15 @@ _FILE = re.compile(r"^(?=diff --git )", re.MULTILINE)
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _VERBS = {"add": "new file", "delete": "deleted", "move": "moved from", "copy": "copied from"}
 _DIFF_STYLES = {"+": "green", "-": "red"}
+
+MOST_PLACES = 3
+"""Locations that are named; the others are only counted."""
+
+_ENDS = {
+    Reason.DENIED: "denied",
+    Reason.TIMEOUT: "timed out",
+    Reason.ABANDONED: "abandoned",
+}
 
 
 # Lines
@@ -232,3 +245,59 @@ def _patch_rows(section: str) -> Iterator[_PatchRow]:
             yield sign, old if sign == "-" else new, text
             old, new = old + (sign == "-"), new + (sign == "+")
             after, last = CONTEXT, new - 1
+
+
+# How it ended
+
+
+class Fact(NamedTuple):
+    """A short text, and the address that it links to, if any."""
+
+    text: str
+    link: str | None = None
+
+
+def footer_of(report: ToolCallReport, cwd: str, home: str = "") -> list[Fact]:
+    """Return the facts that stand under a call."""
+    notes = report.notes
+    facts = [Fact(end_text(report))]
+    if (took := _number(notes.get("durationMs"))) is not None:
+        facts.append(Fact(duration_text(took)))
+    elif report.reason is Reason.DENIED:
+        facts.append(Fact("not run"))
+    facts.extend(_places(report.locations, cwd, home))
+    if redactions := _number(notes.get("redactions")):
+        facts.append(Fact(plural(int(redactions), "redaction")))
+    return facts
+
+
+def end_text(report: ToolCallReport) -> str:
+    """Return in a word or two how a call ended."""
+    if report.status is not ToolCallStatus.FAILED:
+        return report.status.value.replace("_", " ")
+    if report.reason is Reason.EXIT_CODE and is_object(report.raw_output):
+        ended = report.raw_output
+        metadata = ended.get("metadata")
+        signal = ended.get("signal") or (is_object(metadata) and metadata.get("signal"))
+        if signal:
+            return f"failed: {visible(str(signal))}"
+        if isinstance(code := ended.get("exit_code"), int):
+            return f"failed: exit code {code}"
+    return _ENDS.get(report.reason, "failed") if report.reason else "failed"
+
+
+def repeats_the_end(text: str, report: ToolCallReport) -> bool:
+    """Return whether a text only repeats how the call ended: `Cancelled`, `Exit code 3`."""
+    return report.status.is_final and text.strip().lower() in end_text(report).split(": ")
+
+
+def _places(places: tuple[ToolCallLocation, ...], cwd: str, home: str) -> Iterator[Fact]:
+    for place in places[:MOST_PLACES]:
+        text = visible(path_text(place.path, cwd, home))
+        yield Fact(text if place.line is None else f"{text}:{place.line}", file_uri(place.path))
+    if len(places) > MOST_PLACES:
+        yield Fact(f"and {len(places) - MOST_PLACES} more")
+
+
+def _number(value: JsonValue) -> float | None:
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None

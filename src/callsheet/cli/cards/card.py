@@ -19,8 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from callsheet.acp.views.base import progress_text
-from callsheet.cli.cards.body import BodyLine, TerminalOf, body_of, fit_lines, last_lines
-from callsheet.cli.cards.footer import footer_of
+from callsheet.cli.cards.body import BodyLine, TerminalOf, body_of, fit_lines, footer_of, last_lines
 from callsheet.cli.output import visible
 from callsheet.report.content import TerminalContent
 from callsheet.report.humanize import duration_text
