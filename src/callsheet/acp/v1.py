@@ -219,7 +219,10 @@ def _wire_meta(report: ToolCallReport) -> JsonObject:
 
 
 def _meta_update(report: ToolCallReport, seen: ToolCallReport, cleared: list[str]) -> JsonObject:
-    now, before = _wire_meta(report), _wire_meta(seen)
+    now, before = report.meta, seen.meta
+    is_custom = CustomKind in (type(report.kind), type(seen.kind))
+    if is_custom or _PAUSED in (report.status, seen.status):
+        now, before = _wire_meta(report), _wire_meta(seen)
     patch = EMPTY if now is before else patch_of(before, now)
     if report.name != seen.name:
         patch = named_meta(report, patch)

@@ -249,8 +249,13 @@ class Ledger:
         """Change a call, like `update`, from its latest report and checked values. Takes ownership."""
         if self._calls.get(report.tool_call_id) is not report:
             report = self._find_live(report.tool_call_id)
-        linked = meta is not None or (notes is not None and not LINKS.isdisjoint(notes))
-        return self._commit(report.changed(fields, meta, notes), linked)
+        changed = report.changed(fields, meta, notes)
+        if meta or (notes and not LINKS.isdisjoint(notes)):
+            return self._commit(changed, relink=True)
+        self._calls[report.tool_call_id] = changed
+        if changed.status.is_final:
+            self._end(report.tool_call_id)
+        return changed
 
     def append(self, key: str, *items: ContentLike) -> ToolCallReport:
         """Add items to what a call shows."""

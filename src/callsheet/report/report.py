@@ -217,7 +217,9 @@ class ToolCallReport(Struct, frozen=True, gc=False):
                 meta = patched(meta, {NOTES: patched(old or EMPTY, notes) or None})
             else:
                 meta = {**meta, NOTES: {**old, **notes} if old else notes}
-        return reasoned(meta, self.status)
+        if self.status is _CANCELLED or (meta and "reason" in (meta.get(NOTES) or EMPTY)):
+            return reasoned(meta, self.status)
+        return meta
 
     def _next_extra(self, status: ToolCallStatus | None, patch: JsonObject | None) -> JsonObject:
         overtaken = status is not None and "status" in self.extra  # an unknown one of another agent

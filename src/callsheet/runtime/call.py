@@ -147,7 +147,7 @@ class RuntimeCall(CallState):
     def start(self) -> None:
         """Report that the tool is running: `in_progress`."""
         with self.session.lock:
-            report = self.report
+            report = self._report or self.report
             if report.status is not _IN_PROGRESS:
                 self._report = self._started(report)
 

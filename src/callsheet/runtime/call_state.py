@@ -124,30 +124,24 @@ class CallState:
             ending: How the call ends, if it does.
             raw: The raw output of a call that ends.
         """
-        for _ in range(TRIES):
-            if self._attempt(make, found, meta, ending, raw):
-                return
-        with self.session.lock:
-            self._attempt(make, found, meta, ending, raw)
-
-    def _attempt(
-        self,
-        make: Callable[[ToolCallReport], Fields],
-        found: int,
-        meta: JsonObject | None,
-        ending: Ending | None,
-        raw: JsonValue,
-    ) -> bool:
-        session, report = self.session, self.report
-        fields, notes = session.guard.bounded(make(report), report, found)
-        with session.lock:
-            if self._report is not report:
-                return False
-            if ending is None:
-                self._report = session.commit(report, fields, notes, meta)
-            else:
-                self._report = self._ended(report, ending, raw, fields, notes)
-            return True
+        session, lock = self.session, self.session.lock
+        for left in range(TRIES, -1, -1):
+            if not left:
+                lock.acquire()
+            try:
+                report = self._report or self.report
+                fields, notes = session.guard.bounded(make(report), report, found)
+                with lock:
+                    if self._report is not report:
+                        continue
+                    if ending is None:
+                        self._report = session.commit(report, fields, notes, meta)
+                    else:
+                        self._report = self._ended(report, ending, raw, fields, notes)
+                    return
+            finally:
+                if not left:
+                    lock.release()
 
     def _sanitized(self, fields: Fields) -> tuple[Fields, int]:
         """Return fields that a user sets, made safe; those that can't be are left out, and counted."""
@@ -199,7 +193,8 @@ class CallState:
 
     def _end(self, ending: Ending, raw: JsonValue = None) -> None:
         """End the call. An end is sent even if what it should show can't be."""
-        if self.report.status.is_final:
+        report = self._report or self.report
+        if report.status.is_final:
             raise self._too_late(ending.status.value)
         try:
             items, raw, found = self.session.guard.result(ending.output, raw)

@@ -204,7 +204,7 @@ class Consumer:
         queue, send = self.queue, self.sink.send
         lines = queue.lines
         try:
-            while lines or queue.has_more() or self._flushes:
+            while lines or queue.waiting or queue.todo or queue.outputs or self._flushes:
                 if not lines and not self._fill():
                     break
                 before = len(lines)
@@ -225,18 +225,18 @@ class Consumer:
         if queue.outputs and not (self._called or self._paced):
             self._paced = True
             self._later("pace", self._pace, self._run)
-        if queue.view.waits:
+        if queue.view.held and queue.view.waits:
             self._not_any_more("held")  # it is asked when nothing new has come since
             self._later("held", QUIET, self._insist)
 
     def _fill(self) -> bool:
         """Make the next lines. Return whether there are any."""
         queue, now, due = self.queue, 0.0, False
-        if queue.is_done and (queue.outputs or queue.is_soft):
+        if not queue.todo and (queue.outputs or queue.is_soft):
             now = self._clock.monotonic()
             due = self._is_time(now)
         queue.fill(due, now)
-        if queue.is_done and not queue.lines:
+        if not (queue.todo or queue.lines):
             self._sent()
         return bool(queue.lines)
 
@@ -260,7 +260,7 @@ class Consumer:
     def _sent(self) -> None:
         """Note that the sink has taken the lines."""
         self._failing_since, self._tries = None, 0
-        if self.queue.is_done:
+        if not self.queue.todo:
             self._delivered = self.queue.taken_count
             if self._flushes:
                 self._resolve()

@@ -14,7 +14,6 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from json import dumps
-from operator import attrgetter
 from typing import Annotated, Any, Literal, TypeAlias, Union
 
 import msgspec
@@ -25,7 +24,7 @@ from callsheet.acp.jsonrpc import FRAME_BUDGET
 from callsheet.acp.peer import Phrases
 from callsheet.describe import Describer, escape_title
 from callsheet.limits.content import without_repeats
-from callsheet.limits.limits import SAFE, Limits, bound_report
+from callsheet.limits.limits import NAME_LIMIT, SAFE, Limits, bound_report
 from callsheet.limits.text import visible
 from callsheet.limits.to_json import fix_text, jsonsafe
 from callsheet.limits.truncation import truncated
@@ -138,6 +137,7 @@ class Sanitizer:
     def __init__(self, settings: GuardSettings, words: LocalPhrases, faults: Faults) -> None:
         self._settings: GuardSettings = settings
         self._limits: Limits | None = settings.limits
+        self._rooms: dict[str, int] = _rooms(settings.limits or SAFE)
         self._phrase: Callable[..., str] = words.left_out_phrase
         self._faults: Faults = faults
         self._redactor: Redactor | None = None
@@ -301,7 +301,7 @@ class Sanitizer:
             spill: Whether the whole values of cut fields are stored in files.
         """
         notes: JsonObject = {}
-        known = report.notes if report is not None else EMPTY
+        known = report.notes if report is not None and report.meta else EMPTY
         if found:
             self._faults.tally(redacted=found)
             notes["redactions"] = found + (known.get("redactions") or 0)
@@ -311,7 +311,12 @@ class Sanitizer:
             shown = fields.get("content") or (report.content if report is not None else ())
             if raw is not None and shown and (fresh := without_repeats(raw, shown)) is not raw:
                 fields = {**fields, "raw_output": fresh}
-            if not _fit(fields, limits):
+            try:  # together, they are nearly always smaller than each may be
+                size = len(_encode(fields))
+                fits = 2 * size <= min(map(self._rooms.__getitem__, fields))
+            except Exception:  # noqa: BLE001 - numbers beyond 64 bits; the detour measures them
+                fits = False
+            if not fits:
                 fields = self._cut(fields, limits, known, notes, spill)
             elif "truncated" in known:
                 notes["truncated"] = truncated((), known["truncated"], _wire_names(fields))
@@ -345,22 +350,20 @@ class Sanitizer:
         return self._spills
 
 
-def _fit(fields: dict[str, Any], limits: Limits) -> bool:
-    """Whether fields are within their limits, seen at once: together, they are below the smallest."""
-    try:
-        room = min([_ROOM[name](limits) for name in fields])
-        return 2 * len(_encode(fields)) <= room  # a diff as a patch may take up to twice its texts
-    except Exception:  # noqa: BLE001 - numbers beyond 64 bits; the long way measures them
-        return False
+def _rooms(limits: Limits) -> dict[str, int]:
+    """Return the bytes, as JSON, of which a field may surely take the half.
 
-
-_ROOM: dict[str, Callable[[Limits], int]] = {
-    **{name: attrgetter(name) for name in ("content", "raw_input", "raw_output", "title")},
-    "locations": lambda limits: limits.locations // 2,
-    **dict.fromkeys(("meta", "notes", "extra"), lambda limits: limits.meta // 4),
-    **dict.fromkeys(("name", "kind"), lambda _: 1024),
-}
-"""Bytes, as JSON, within which a field is small enough for sure."""
+    Not all of them, since a diff as a patch may take up to twice its texts. Locations are measured
+    generously by `limits`, and notes share their limit with the rest of `_meta`.
+    """
+    rooms = {name: getattr(limits, name) for name in _WIRE_NAMES}
+    rooms |= dict.fromkeys(("meta", "notes", "extra"), limits.meta // 4)
+    return rooms | {
+        "title": limits.title,
+        "locations": limits.locations // 2,
+        "name": NAME_LIMIT,
+        "kind": NAME_LIMIT,
+    }
 
 
 def _wire_names(fields: Mapping[str, Any]) -> list[str]:

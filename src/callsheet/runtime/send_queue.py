@@ -85,19 +85,20 @@ class SendQueue:
         self._session: RuntimeSession = session
         self._peer: Peer | None = peer
         self._frames: UpdateFrames = UpdateFrames(session.session_id, budget=session.guard.frame)
-        # Status changes under numbers, other changes under the ids of their calls.
-        self._queue: dict[int | str, ToolCallReport] = {}
+        # Status changes under numbers, other changes under the ids of their calls; and what of them was
+        # taken up, and is to become lines.
+        self.waiting: dict[int | str, ToolCallReport] = {}
         self._number: int = 0
         self._due: dict[str, Output] = {}
         self._ahead: Counter[str] = Counter()
         self._written: dict[str, Output] = {}
-        self._todo: deque[ToolCallReport] = deque()
+        self.todo: deque[ToolCallReport] = deque()
 
     # Filling it
 
     def put(self, report: ToolCallReport, moved: bool) -> None:
         """Queue a call's new state. `moved`: the call's status has changed."""
-        queue, key = self._queue, report.tool_call_id
+        queue, key = self.waiting, report.tool_call_id
         if not moved and self._session.get(key) is not report:
             return  # a signal's handler has changed the call again, in the midst of this change
         self.put_count += 1
@@ -126,32 +127,23 @@ class SendQueue:
 
     def clear(self) -> int:
         """Drop everything. Return how many changes and lines that was."""
-        count = len(self._queue) + len(self._todo) + len(self.lines)
+        count = len(self.waiting) + len(self.todo) + len(self.lines)
         self.weight = 0
-        waiting = (self._queue, self.outputs, self._due, self._written, self._todo, self.lines)
+        waiting = (self.waiting, self.outputs, self._due, self._written, self.todo, self.lines)
         for one in waiting:
             one.clear()
         return count
 
     # Emptying it
 
-    @property
-    def is_done(self) -> bool:
-        """Whether everything that was taken up has become lines."""
-        return not self._todo
-
-    def has_more(self) -> bool:
-        """Whether there is anything that could become lines."""
-        return bool(self._queue or self._todo or self.outputs)
-
     def fill(self, outputs: bool, now: float) -> None:
         """Encode the next lines; with `outputs`, those of live output too."""
-        todo, lines, size = self._todo, self.lines, 0
+        todo, lines, size = self.todo, self.lines, 0
         if not todo:
             with self._session.lock:  # what comes from now on waits for the next turn
                 self.taken_count = self.put_count
-                todo.extend(self._queue.values())
-                self._queue.clear()
+                todo.extend(self.waiting.values())
+                self.waiting.clear()
                 self.weight, self.is_soft = 0, False
                 if outputs:  # together, so that a call is always sent before its output
                     self._due, self.outputs = self.outputs, self._due

@@ -355,7 +355,7 @@ class RuntimeSession:
             there = asyncio.run_coroutine_threadsafe(self._flush(consumers), loop)
             await asyncio.wrap_future(there)
         else:
-            for waiting in [consumer.flush() for consumer in consumers]:
+            for waiting in tuple(map(Consumer.flush, consumers)):
                 if waiting is not None:
                     await waiting
 
@@ -374,7 +374,7 @@ class RuntimeSession:
             self.faults.degraded(exc)
             name = self.clean_name(spec.name) if isinstance(spec.name, str) else ""
             fields = {"name": name, "title": self.phrase("unknown_tool")}
-        output = self._terminal_for(fields)
+        output = self._terminal_for(fields) if fields.get("kind") is ToolKind.EXECUTE else None
         with self.lock:
             report = call.opened(self.ledger.add(fields), output)
             if self.is_closed:
@@ -428,8 +428,6 @@ class RuntimeSession:
 
     def _terminal_for(self, fields: dict[str, Any]) -> Output | None:
         """Return a terminal for a command, if a client needs to know it when the call is announced."""
-        if fields.get("kind") is not ToolKind.EXECUTE:
-            return None
         for consumer in self.consumers:
             peer = consumer.sink.peer
             if peer is not None and peer.version == 1 and peer.terminals == "meta":

@@ -235,7 +235,7 @@ async def test_a_tool_that_never_lets_the_loop_turn_costs_no_memory(
         for _ in range(2000):
             with session.call("x", {"path": "y" * 500}) as call:
                 call.succeed("z" * 500)
-            most = max(most, len(session.consumers[0].queue._queue))
+            most = max(most, len(session.consumers[0].queue.waiting))
         assert most < 700
     assert session.health.is_good
     assert len(assert_every_call_ended(recorder)) == 2000
@@ -267,7 +267,7 @@ async def test_a_peer_that_stops_reading_holds_nobody_up_and_costs_no_memory() -
                 call.write(b"x" * 4096)
                 call.progress(1, 2)
             (stuck, *_) = session.consumers
-            waiting = sum(map(len, stuck.queue.lines)) + len(stuck.queue._queue)
+            waiting = sum(map(len, stuck.queue.lines)) + len(stuck.queue.waiting)
             assert waiting < 2 * send_queue.BATCH
             call.succeed()
         await session.close()

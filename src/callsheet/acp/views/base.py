@@ -237,21 +237,23 @@ class View(ABC):
         self._words: Phrases = words
         self._terminal_of: TerminalOf = terminal_of
         self._calls: SeenCalls = SeenCalls()
+        # The calls of which content was held back, or shown only in part: resending it costs too much.
+        self.held: dict[str, bool] = self._calls.held
         self._terminals: SeenTerminals = SeenTerminals()
 
-    def call(self, report: ToolCallReport, *, output: bool = True) -> list[Update]:
+    @abstractmethod
+    def call(
+        self, report: ToolCallReport, *, output: bool = True, extra: int | None = None
+    ) -> list[Update]:
         """Return the updates for a call's new state, and for the terminals that it shows.
 
         Args:
             report: The new state.
             output: Whether to include the terminals' output. Without it, output waits, so that later
                 states of the call can be sent first.
+            extra: Tokens that resending content may cost beyond the budget, for content that was held
+                back and is asked for again (`insist`).
         """
-        return self._call(report, 0, output=output)
-
-    @abstractmethod
-    def _call(self, report: ToolCallReport, extra: int, *, output: bool = True) -> list[Update]:
-        """Return the updates for `call`. Resending may cost `extra` tokens more than the budget has."""
 
     @abstractmethod
     def terminal(self, state: TerminalState) -> list[Update]:
@@ -260,11 +262,6 @@ class View(ABC):
     @abstractmethod
     def least(self, report: ToolCallReport) -> Update:
         """Return the smallest update that reports a call's status."""
-
-    @property
-    def held(self) -> bool:
-        """Whether content was held back, or shown only in part, because resending it costs too much."""
-        return bool(self._calls.held)
 
     @property
     def waits(self) -> bool:
@@ -286,7 +283,7 @@ class View(ABC):
         for key in held:
             if key in given:
                 extra = UNLIMITED if whatever_it_costs else self._calls.budget(key).paused()
-                updates += self._call(given[key], extra)
+                updates += self.call(given[key], extra=extra)
         return updates
 
     def _affordable(

@@ -19,7 +19,7 @@ from callsheet.acp.terminal_text import TEXT_LIMIT, render_text
 from callsheet.acp.views.base import CHUNK, SeenTerminal, View
 from callsheet.report.content import TerminalContent, TextContent, ToolCallContent
 from callsheet.report.fields import NOTES
-from callsheet.report.json import JsonObject
+from callsheet.report.json import EMPTY, JsonObject
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
 from callsheet.report.terminal import TerminalState
@@ -59,18 +59,21 @@ class V1TextView(View):
                 return replace(report, content=tuple(content))
         return report
 
-    def _call(self, report: ToolCallReport, extra: int, *, output: bool = True) -> list[Update]:
+    def call(
+        self, report: ToolCallReport, *, output: bool = True, extra: int | None = None
+    ) -> list[Update]:
+        """Return the updates for a call's new state, with its terminals as text."""
         content, size = report.content, 0
         for item in content:
             if type(item) is TerminalContent:
                 if not output:
-                    return self._changes(self._without_news(report), report, 0, extra)
-                size = self._render(report, extra)
+                    return self._changes(self._without_news(report), report, 0, extra or 0)
+                size = self._render(report, extra or 0)
                 break
         else:
-            if self._as_it_is and "progress" not in report.notes:
-                return self._changes(report, report, 0, extra)  # nearly always
-        return self._changes(self.shown(report), report, size, extra)
+            if self._as_it_is and "progress" not in (report.meta.get(NOTES) or EMPTY):
+                return self._changes(report, report, 0, extra or 0)  # nearly always
+        return self._changes(self.shown(report), report, size, extra or 0)
 
     def _without_news(self, report: ToolCallReport) -> ToolCallReport:
         """Return a call as it is shown while its output waits: with the content that was seen."""
@@ -163,8 +166,12 @@ class V1TerminalView(V1TextView):
     terminal that nobody here knows is the client's own, and needs no news.
     """
 
-    def call(self, report: ToolCallReport, *, output: bool = True) -> list[Update]:
+    def call(
+        self, report: ToolCallReport, *, output: bool = True, extra: int | None = None
+    ) -> list[Update]:
         """Return the updates for a call's new state, with the news of its terminals."""
+        if extra is not None:  # content that was held back; the terminals have no news
+            return super().call(report, extra=extra)
         is_new = self._calls.get(report.tool_call_id) is None
         states = self._terminals_of(report) if report.content else []
         if is_new and states:

@@ -17,7 +17,9 @@ from callsheet.report.terminal import TerminalState
 class V2View(View):
     """The view of a peer that speaks ACP v2."""
 
-    def _call(self, report: ToolCallReport, extra: int, *, output: bool = True) -> list[Update]:
+    def call(
+        self, report: ToolCallReport, *, output: bool = True, extra: int | None = None
+    ) -> list[Update]:
         """Return the updates for a new state: terminals are opened before it, and end before its end."""
         states = self._terminals_of(report) if report.content else ()
         opened: list[Update] = []
@@ -28,7 +30,7 @@ class V2View(View):
             if output:
                 news += self.terminal(state)
             self._terminals.recall(state).hold(report)
-        updates = self._changes(report, extra)
+        updates = self._changes(report, extra or 0)
         if report.status.is_final:
             return [*opened, *news, *updates]
         return [*opened, *updates, *news]
