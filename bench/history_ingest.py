@@ -1,17 +1,18 @@
 """Filling a history: so many calls through our store, against bare `executemany` of the same rows.
 
-Ours packs each call (JSON, large texts apart, zstd) and writes it, in transactions as large as the history's
-thread makes them. The peer has the same table with the same columns, indexes and settings, and gets rows with
-the JSON as it is: once ready-made, so that only `executemany` counts; once with the making of the JSON, which
-whoever stores calls must do. They take turns, some thousand calls each, in one process.
+Ours encodes each call (JSON, zstd) and writes it, in transactions as large as those of the history's thread.
+The floor is the bare cost of the same rows: the JSON is encoded, compressed as ours is, and inserted into the
+same table with the same columns, indexes and settings, and nothing else. The peer gets rows with the JSON as
+it is: once ready-made, so that only `executemany` counts; once with the making of the JSON, which whoever
+stores calls must do. They take turns, some thousand calls each, in one process.
 
 The second subject is what the files take: with what a store needs besides, and by the size of the calls.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
+import re
 import sqlite3
 import tempfile
 from collections.abc import Sequence
@@ -21,14 +22,16 @@ from statistics import mean
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from callsheet.history import sqlite_connection
-from callsheet.history.codec import as_json_bytes
+from callsheet.history import sqlite_file
+from callsheet.history.codec import Codec, as_json_bytes
+from callsheet.history.pending import BATCH_ROWS, Rows
 from callsheet.history.rows import Query, RowBatch, SessionRow
 from callsheet.history.sink import WaitingCall
-from callsheet.history.sqlite_store import SqliteStore
-from callsheet.history.writer import BATCH_ROWS, PendingRows
+from callsheet.history.sqlite import SqliteDatabase
+from callsheet.history.store import Store
 
 from . import mix
 from .table import Claim, Figures, Subject
@@ -41,12 +44,12 @@ INDEXED = 20_000
 
 CLASSES = (1 << 10, 1 << 12, 1 << 14, 1 << 30)
 _NAMES = ("up to 1 KB", "1–4 KB", "4–16 KB", "more")
-_BARE = "INSERT INTO calls VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?)"
+_BARE = "INSERT INTO calls VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?)"
 
 OURS = "callsheet: packed and written"
 READY = "executemany, rows ready-made"
 MADE = "executemany, with the making of the JSON"
-FLOOR = "executemany without indexes (the floor)"
+FLOOR = "encode, compress, executemany (the floor)"
 
 
 class Cost(NamedTuple):
@@ -59,20 +62,20 @@ class Cost(NamedTuple):
 def measure(calls: int = CALLS) -> Subject:
     """Fill the stores, and compare what it took and what they take."""
     with tempfile.TemporaryDirectory(prefix="callsheet-bench-") as place:
-        return asyncio.run(_measure(Path(place), mix.templates(), calls))
+        return _measure(Path(place), mix.templates(), calls)
 
 
-async def _measure(place: Path, made: list[mix.Template], calls: int) -> Subject:
+def _measure(place: Path, made: list[mix.Template], calls: int) -> Subject:
     ingest, pick = Ingest(place), random.Random(mix.SEED)
-    await ingest.store.open()
+    ingest.store.open()
     stream = mix.waiting(made, calls, pick)
     while some := list(islice(stream, ROUND)):
-        await ingest.round(some)
+        ingest.round(some)
     ours, bare = _size(ingest.store), ingest.bare.size()
-    await _check(ingest, _others(made, pick), calls)
-    await ingest.store.close()
+    _check(ingest, _others(made, pick), calls)
+    ingest.store.close()
     ingest.floor.close()
-    searched = await _with_index(place, made)
+    searched = _with_index(place, made)
     return _subject(ingest, calls, ours, bare, searched)
 
 
@@ -81,38 +84,38 @@ def _others(made: list[mix.Template], pick: random.Random) -> list[WaitingCall]:
     return [replace(call, session_id="checked") for call in mix.waiting(made, BATCH_ROWS, pick)]
 
 
-async def _check(ingest: Ingest, calls: list[WaitingCall], expected: int) -> None:
+def _check(ingest: Ingest, calls: list[WaitingCall], expected: int) -> None:
     """Hold that all are there, and that what is read is what was written."""
-    await ingest.write(calls)
+    ingest.write(calls)
     for call in calls[:: len(calls) // 50]:
-        (found,) = await ingest.store.calls(Query(call_id=call.record.report.tool_call_id))
+        (found,) = ingest.store.calls(Query(call_id=call.record.report.tool_call_id))
         if found.record != call.record:
             raise RuntimeError(f"{call.record.report.tool_call_id} is not what was written")
-    found = (await ingest.store.stats(Query())).calls - len(calls), ingest.bare.close()
+    found = (ingest.store.stats(Query())).calls - len(calls), ingest.bare.close()
     if found != (expected, expected):
         raise RuntimeError(f"{found} of {expected} calls are there")
 
 
-async def _with_index(place: Path, made: list[mix.Template]) -> tuple[int, int, float]:
+def _with_index(place: Path, made: list[mix.Template]) -> tuple[int, int, float]:
     """Return the bytes of a store without and with its search index, and the CPU time of indexing a call."""
     ingest = Ingest(place / "searched")
-    await ingest.store.open()
+    ingest.store.open()
     stream = mix.waiting(made, INDEXED, random.Random(mix.SEED))
     while some := list(islice(stream, BATCH_ROWS)):
-        await ingest.write(some)
+        ingest.write(some)
     before = _size(ingest.store)
     begun = process_time()
-    while await ingest.store.index():
+    while ingest.store.index():
         pass
     took = process_time() - begun
     after = _size(ingest.store)
-    await ingest.store.close()
+    ingest.store.close()
     return before, after, took / INDEXED * 1e6
 
 
-def _size(store: SqliteStore) -> int:
-    store.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    return store.file.stat().st_size
+def _size(store: Store) -> int:
+    store.db.fetch("PRAGMA wal_checkpoint(TRUNCATE)")
+    return store.db.disk_bytes()
 
 
 def _subject(
@@ -124,6 +127,9 @@ def _subject(
     rows = [(name, *_cells(ingest.costs[name], ratios[name])) for name in ingest.costs]
     before, after, indexing = searched
     claims = [
+        Claim(
+            "a stored call / its floor: encoded, compressed, inserted; CPU", ratios[FLOOR][0], 1.6
+        ),
         Claim("ingest, callsheet / executemany with the JSON's making, CPU", ratios[MADE][0], 2),
         Claim("ingest, callsheet / executemany with the JSON's making, wall", ratios[MADE][1], 2),
         Claim("bytes of the file, callsheet / plain JSON", ours / bare, 1 / 2),
@@ -192,16 +198,14 @@ def _by_class(classes: list[list[int]]) -> list[str]:
 class Bare:
     """The table of calls alone, with the same settings."""
 
-    def __init__(self, file: Path, *, indexes: bool = True) -> None:
+    def __init__(self, file: Path) -> None:
         self.file: Path = file
         self._db: sqlite3.Connection = sqlite3.connect(file, isolation_level=None)
         for pragma in ("auto_vacuum = INCREMENTAL", "journal_mode = WAL", "synchronous = FULL"):
             self._db.execute(f"PRAGMA {pragma}")
         self._db.execute("PRAGMA cache_size = -16000")
-        for statement in sqlite_connection.STEPS[0].split(";"):
-            what = " ".join(statement.split())
-            is_index = what.startswith("CREATE") and " INDEX calls_" in what
-            if what.startswith("CREATE TABLE calls (") or (indexes and is_index):
+        for statement in re.sub("--.*", "", sqlite_file.TABLES).split(";"):
+            if re.match(r"\s*CREATE (TABLE calls \(|(UNIQUE )?INDEX calls_)", statement):
                 self._db.execute(statement)
 
     def write(self, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -227,59 +231,59 @@ class Ingest:
 
     def __init__(self, place: Path) -> None:
         place.mkdir(exist_ok=True)
-        self.store: SqliteStore = SqliteStore(place / "ours.sqlite")
-        self._pending: PendingRows = PendingRows()
+        self.store: Store = Store(SqliteDatabase(place / "ours.sqlite"))
+        self._codec: Codec = Codec()
         self.bare: Bare = Bare(place / "bare.sqlite")
-        self.floor: Bare = Bare(place / "floor.sqlite", indexes=False)
+        self.floor: Bare = Bare(place / "floor.sqlite")
         self.costs: dict[str, list[Cost]] = {OURS: [], READY: [], MADE: [], FLOOR: []}
         self.classes: list[list[int]] = [[0, 0, 0] for _ in CLASSES]
 
-    async def round(self, calls: list[WaitingCall]) -> None:
+    def round(self, calls: list[WaitingCall]) -> None:
         """Write the same calls to all."""
         begun = _now()
         written = [
-            await self.write(calls[at : at + BATCH_ROWS]) for at in range(0, len(calls), BATCH_ROWS)
+            self.write(calls[at : at + BATCH_ROWS]) for at in range(0, len(calls), BATCH_ROWS)
         ]
         self.costs[OURS].append(_since(begun))
         self._count(written)
         begun = _now()
         rows = [_row(call) for call in calls]
         making = _since(begun)
-        for name, peer in ((READY, self.bare), (FLOOR, self.floor)):
-            begun = _now()
-            for at in range(0, len(rows), BATCH_ROWS):
-                peer.write(rows[at : at + BATCH_ROWS])
-            self.costs[name].append(_since(begun))
-        wrote = self.costs[READY][-1]
+        begun = _now()
+        for at in range(0, len(rows), BATCH_ROWS):
+            self.bare.write(rows[at : at + BATCH_ROWS])
+        wrote = _since(begun)
+        self.costs[READY].append(wrote)
         self.costs[MADE].append(Cost(wrote.cpu + making.cpu, wrote.wall + making.wall))
+        begun = _now()
+        for at in range(0, len(calls), BATCH_ROWS):
+            some = [_Payload(as_json_bytes(call.record)) for call in calls[at : at + BATCH_ROWS]]
+            self._codec.compress(some)
+            made = zip(rows[at : at + BATCH_ROWS], some, strict=True)
+            self.floor.write([(*row[:-2], one.payload, row[-1]) for row, one in made])
+        self.costs[FLOOR].append(_since(begun))
 
-    async def write(self, calls: list[WaitingCall]) -> RowBatch:
-        """Do what the history's thread does. Gives what was written."""
+    def write(self, calls: list[WaitingCall]) -> RowBatch:
+        """Do what the history's thread does. Return what was written."""
         keys = dict.fromkeys(call.session_id for call in calls)
-        self._pending.put(
-            {(call.session_id, call.record.report.tool_call_id): call for call in calls},
-            self.store.codec,
-            _refuse,
-        )
-        batch, taken = self._pending.batch([SessionRow(session_id=key) for key in keys])
-        await self.store.write(batch)
-        self._pending.drop_written(taken)
-        if self._pending:
-            raise RuntimeError("a batch is smaller than it should be")
+        pending = Rows(RowBatch(sessions=[SessionRow(session_id=key) for key in keys]))
+        rows = [call.to_row() for call in calls]
+        self._codec.compress(rows)
+        pending.add(rows)
+        batch = pending.batch()
+        self.store.write(batch)
         return batch
 
     def _count(self, written: list[RowBatch]) -> None:
         for batch in written:
-            blobs = {blob.hash: len(blob.data) for blob in batch.blobs}
             for row in batch.calls:
                 found = next(at for at, limit in enumerate(CLASSES) if row.size <= limit)
-                stored = len(row.payload) + sum([blobs[key] for key in row.blobs])
-                for column, more in enumerate((1, row.size, stored)):
+                for column, more in enumerate((1, row.size, len(row.payload))):
                     self.classes[found][column] += more
 
 
-def _refuse(exc: Exception) -> None:
-    raise exc
+class _Payload(Struct):
+    payload: bytes
 
 
 def _now() -> Cost:
@@ -296,5 +300,5 @@ def _row(call: WaitingCall) -> tuple[Any, ...]:
     return (
         call.session_id, report.tool_call_id, call.position, report.name, report.title or report.name,
         str(report.kind), report.status.value, notes.get("reason"), call.at, call.updated_at,
-        notes.get("durationMs"), len(data), data,
+        notes.get("durationMs"), len(data), data, report.tool_call_id,
     )  # fmt: skip

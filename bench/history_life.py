@@ -177,7 +177,7 @@ async def _time(live: Live, session: Session, history: History | None = None) ->
 async def _index(history: History) -> float:
     async def index(store: Store) -> float:
         begun = process_time()
-        while await store.index():
+        while store.index():
             pass
         return (process_time() - begun) / CALLS * 1e6
 

@@ -84,7 +84,7 @@ def main() -> None:
         samples = [
             codec.as_json_bytes(record).replace(place.encode(), b"/home/user") for record in records
         ]
-    samples = [one for one in samples if len(one) <= codec.LARGE]
+    samples = [one for one in samples if len(one) <= codec.SMALL]
     random.Random(SEED).shuffle(samples)
     learned = zstandard.train_dictionary(SIZE, samples[::2])
     TARGET.write_bytes(learned.as_bytes())

@@ -46,9 +46,9 @@ def url(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
 async def store(url: str) -> AsyncIterator[Store]:
     """An empty store, open."""
     made = store_at(url)
-    await made.open()
+    made.open()
     yield made
-    await made.close()
+    made.close()
 
 
 def call(number: int, text: str = "done", **told: Any) -> WaitingCall:
@@ -86,10 +86,9 @@ def batch(items: Iterable[WaitingCall | WaitingMessage], codec: Codec | None = N
     made, codec = RowBatch(), codec or Codec()
     sessions: dict[str, SessionRow] = {}
     for item in items:
-        row, blobs = item.to_row(codec)
-        codec.compress([row], blobs)
+        row = item.to_row()
+        codec.compress([row])
         (made.calls if isinstance(item, WaitingCall) else made.messages).append(row)  # pyright: ignore[reportArgumentType]
-        made.blobs += blobs
         key = item.session_id
         sessions[key] = SessionRow(
             session_id=key, cwd="/code", title=key, created_at=NOON, updated_at=item.at
@@ -98,6 +97,6 @@ def batch(items: Iterable[WaitingCall | WaitingMessage], codec: Codec | None = N
     return made
 
 
-async def ids(store: Store, **query: Any) -> list[str]:
+def ids(store: Store, **query: Any) -> list[str]:
     """Return the ids of the calls that are asked for."""
-    return [head.call_id for head in await store.heads(Query(**query))]
+    return [head.call_id for head in store.heads(Query(**query))]

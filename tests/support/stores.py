@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,8 @@ from callsheet.history import History, HistoryError
 from callsheet.history.codec import Codec
 from callsheet.history.rows import RowBatch, SessionRow
 from callsheet.history.sink import WaitingCall, WaitingMessage
-from callsheet.history.sqlite_store import SqliteStore
+from callsheet.history.sqlite import SqliteDatabase
+from callsheet.history.store import Store
 from callsheet.limits.limits import Limits
 from callsheet.report.content import TextContent
 from callsheet.report.json import JsonObject
@@ -37,25 +39,27 @@ def examples(count: int) -> settings:
 
 
 @contextmanager
-def store_in(folder: Path, *, write: bool = True, quick: bool = False) -> Iterator[SqliteStore]:
+def store_in(folder: Path, *, write: bool = True, quick: bool = False) -> Iterator[Store]:
     """Open a store. With `quick`, nobody waits for the disk: for tests that make many."""
-    store = SqliteStore(folder / "history.sqlite")
-    run(store.open(write=write))
+    store = store_of(folder / "history.sqlite")
+    store.open(write=write)
     if quick:
-        store.db.execute("PRAGMA synchronous = OFF")
+        raw(store).execute("PRAGMA synchronous = OFF")
     try:
         yield store
     finally:
-        run(store.close())
+        store.close()
 
 
-def run(work: Any) -> Any:
-    """Run what is async and does not wait, also where a loop runs."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        return done.value
-    raise AssertionError("the store in a file has waited")
+def store_of(file: Path) -> Store:
+    """Return the store in a file, whatever that is called."""
+    return Store(SqliteDatabase(file))
+
+
+def raw(store: Store) -> sqlite3.Connection:
+    """Return the connection of the driver."""
+    assert isinstance(store.db, SqliteDatabase)
+    return store.db.raw
 
 
 def report(call_id: str, name: str = "read", **fields: Any) -> ToolCallReport:
@@ -93,10 +97,9 @@ def message(
 def batch(codec: Codec, *items: WaitingCall | WaitingMessage, info: str = "{}") -> RowBatch:
     made = RowBatch()
     for item in items:
-        row, blobs = item.to_row(codec)
-        codec.compress([row], blobs)
+        row = item.to_row()
+        codec.compress([row])
         (made.calls if isinstance(item, WaitingCall) else made.messages).append(row)  # type: ignore[arg-type]
-        made.blobs += blobs
     for key in dict.fromkeys(item.session_id for item in items):
         times = [item.at for item in items if item.session_id == key]
         made.sessions.append(
@@ -111,32 +114,24 @@ def batch(codec: Codec, *items: WaitingCall | WaitingMessage, info: str = "{}") 
     return made
 
 
-def keep(store: SqliteStore, *items: WaitingCall | WaitingMessage, info: str = "{}") -> None:
-    run(store.write(batch(store.codec, *items, info=info)))
+def keep(store: Store, *items: WaitingCall | WaitingMessage, info: str = "{}") -> None:
+    store.write(batch(store.codec, *items, info=info))
 
 
-def count(store: SqliteStore, table: str) -> int:
-    return store.db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+def count(store: Store, table: str) -> int:
+    return raw(store).execute(f"SELECT count(*) FROM {table}").fetchone()[0]
 
 
-def check_whole(store: SqliteStore) -> None:
-    """Hold that nothing refers to what is not there, and nothing is there that nobody refers to."""
-    db = store.db
+def check_whole(store: Store) -> None:
+    """Assert that a file is whole, and that nothing refers to what is not there."""
+    db = raw(store)
     assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     db.execute("INSERT INTO calls_text (calls_text) VALUES ('integrity-check')")
-    orphans = "SELECT count(*) FROM blobs b WHERE NOT EXISTS (SELECT 1 FROM blob_uses u WHERE u.hash = b.hash)"
-    missing = "SELECT count(*) FROM blob_uses u WHERE NOT EXISTS (SELECT 1 FROM blobs b WHERE u.hash = b.hash)"
-    owners = (
-        "SELECT count(*) FROM blob_uses u WHERE NOT EXISTS (SELECT 1 FROM calls c WHERE c.session_id = "
-        "u.session_id AND c.key = u.owner) AND NOT EXISTS (SELECT 1 FROM messages m WHERE "
-        "m.session_id = u.session_id AND m.key = u.owner)"
-    )
-    indexed = "SELECT count(*) FROM calls_text_docsize d WHERE d.id NOT IN (SELECT seq FROM calls)"
-    for question in (orphans, missing, owners, indexed):
-        assert db.execute(question).fetchone() == (0,), question
+    queued = "SELECT count(*) FROM unindexed WHERE seq NOT IN (SELECT seq FROM calls)"
+    assert db.execute(queued).fetchone() == (0,)
     for (session,) in db.execute("SELECT session_id FROM sessions").fetchall():
         try:
-            run(store.timeline(session, limit=1 << 30))
+            store.timeline(session, limit=1 << 30)
         except HistoryError as exc:
             raise AssertionError(f"session {session} can't be read") from exc
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 
 import click
 
@@ -37,43 +37,40 @@ def command(session: str, protocol: str, terminals: str, format_: str, url: str 
     `callsheet history sessions` lists them.
     """
 
-    async def work(store: Store) -> int:
-        found = await find_session(store, session)
+    def work(store: Store) -> int:
+        found = find_session(store, session)
         entries = _entries(store, found.session_id)
         if format_ == "pretty":
-            await _as_cards(entries, board_for(sys.stdout, found.cwd), found.session_id)
+            _as_cards(entries, board_for(sys.stdout, found.cwd), found.session_id)
         else:
             peer = Peer(
                 version=2 if protocol == "2" else 1,
                 terminals="meta" if terminals == "meta" else "text",
             )
-            await _as_lines(entries, Replay(found.session_id, peer))
+            _as_lines(entries, Replay(found.session_id, peer))
         return 0
 
     return run(url, work)
 
 
-async def _entries(store: Store, session_id: str) -> AsyncIterator[StoredCall | StoredMessage]:
+def _entries(store: Store, session_id: str) -> Iterator[StoredCall | StoredMessage]:
     after = -1
-    while page := await store.timeline(session_id, after=after, limit=PAGE):
-        for entry in page:
-            yield entry
+    while page := store.timeline(session_id, after=after, limit=PAGE):
+        yield from page
         last = page[-1]
         after = last.head.position if isinstance(last, StoredCall) else last.position
 
 
-async def _as_lines(entries: AsyncIterator[StoredCall | StoredMessage], replay: Replay) -> None:
-    async for entry in entries:
+def _as_lines(entries: Iterator[StoredCall | StoredMessage], replay: Replay) -> None:
+    for entry in entries:
         for line in replay.lines(entry):
             sys.stdout.buffer.write(line)
     sys.stdout.buffer.flush()
 
 
-async def _as_cards(
-    entries: AsyncIterator[StoredCall | StoredMessage], board: Board, session_id: str
-) -> None:
+def _as_cards(entries: Iterator[StoredCall | StoredMessage], board: Board, session_id: str) -> None:
     replay = Replay(session_id, board.peer or Peer())
-    async for entry in entries:
+    for entry in entries:
         if isinstance(entry, StoredCall):
             board.send(deque(replay.lines(entry)))
         else:

@@ -41,15 +41,15 @@ def command(call: str, session: str | None, format_: str, full: bool, url: str |
     ID is a call's id, its beginning or its end, if no other call has the same, or last.
     """
 
-    async def work(store: Store) -> int:
-        found = await find_call(store, call, session)
-        its_session = await store.session(found.head.session_id)
+    def work(store: Store) -> int:
+        found = find_call(store, call, session)
+        its_session = store.session(found.head.session_id)
         if format_ == "json":
             indent = 2 if sys.stdout.isatty() else None
             made = whole_object(found, its_session)
             write(json.dumps(made, ensure_ascii=False, indent=indent))
             return 0
-        parent = await _parent(store, found)
+        parent = _parent(store, found)
         facts = list(facts_about(found, its_session, parent, time.time()))
         cwd = its_session.cwd if its_session is not None else ""
         if is_terminal():
@@ -61,12 +61,12 @@ def command(call: str, session: str | None, format_: str, full: bool, url: str |
     return run(url, work)
 
 
-async def _parent(store: Store, call: StoredCall) -> str | None:
+def _parent(store: Store, call: StoredCall) -> str | None:
     """Return the call that this one is a part of, in words."""
     key = call.record.report.notes.get("parentId")
     if not isinstance(key, str):
         return None
-    found = await store.heads(Query(session_id=call.head.session_id, call_id=key, limit=1))
+    found = store.heads(Query(session_id=call.head.session_id, call_id=key, limit=1))
     return f"{key}  {found[0].title}" if found else key
 
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from callsheet.history.history import History, HistoryHealth
+    from callsheet.history.history import History
     from callsheet.history.replay import Replay
     from callsheet.history.rows import (
         KEEP,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         StoreUnavailable,
     )
     from callsheet.history.url import chosen_url, default_file, store_at
+    from callsheet.history.writer import HistoryHealth
 
 __all__ = [
     "KEEP", "BadUrl", "Head", "History", "HistoryError", "HistoryHealth", "NotKept", "Pruned", "Query",
@@ -44,7 +45,8 @@ __all__ = [
 
 _PLACES = {
     "store_errors": ("BadUrl", "HistoryError", "NotKept", "StoreDamaged", "StoreTooNew", "StoreUnavailable"),
-    "history": ("History", "HistoryHealth"),
+    "history": ("History",),
+    "writer": ("HistoryHealth",),
     "sink": ("SessionLog",),
     "url": ("chosen_url", "default_file", "store_at"),
     "replay": ("Replay",),

@@ -1,4 +1,4 @@
-"""What a store makes of a call record: another id, an end, a replacement, the spill files that it names.
+"""What a store makes of a call record: a row, another id, an end, a replacement, its spill files.
 
 Ids come from agents, and several runs of one may use the same: the second `call_0` of a session becomes
 `call_0~2`. A call whose process is gone is closed as abandoned. A call whose payload is damaged is shown with
@@ -15,14 +15,47 @@ from typing import Any
 from msgspec.structs import replace
 
 from callsheet.describe import Describer
-from callsheet.history.rows import Head
-from callsheet.history.store_errors import counted
+from callsheet.history.codec import as_json_bytes
+from callsheet.history.rows import CallRow, Head
 from callsheet.report.content import TerminalContent, TextContent
 from callsheet.report.fields import foreign_kind
 from callsheet.report.json import is_list, is_object
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus, to_status
 from callsheet.report.terminal import CallRecord
+
+
+def call_row(
+    record: CallRecord, session_id: str, position: int, at: float, updated_at: float, key: str
+) -> CallRow:
+    """Return the row of a call. Its payload is still to be compressed."""
+    report, payload = record.report, as_json_bytes(record)
+    notes, call_id = report.notes, column_text(report.tool_call_id)
+    reason, duration = notes.get("reason"), notes.get("durationMs")
+    return CallRow(
+        session_id=session_id,
+        call_id=call_id,
+        position=position,
+        name=column_text(report.name),
+        title=column_text(report.title or report.name),
+        kind=str(report.kind),
+        status=report.status.value,
+        reason=reason if isinstance(reason, str) else None,
+        at=at,
+        updated_at=updated_at,
+        duration_ms=float(duration) if isinstance(duration, (int, float)) else None,
+        is_open=not report.status.is_final,
+        size=len(payload),
+        payload=payload,
+        key=key or call_id,
+    )
+
+
+def column_text(text: str) -> str:
+    """Return a text for a column. PostgreSQL has no NUL in texts, and an id or a path may be no text."""
+    if not text.isascii():
+        text = text.encode(errors="replace").decode()
+    return text.replace("\0", "\ufffd") if "\0" in text else text
 
 
 def possible_ids(call_id: str) -> Iterator[str]:
@@ -74,14 +107,6 @@ def unreadable(head: Head, why: str) -> CallRecord:
         meta={"callsheet": notes},
     )
     return CallRecord(report)
-
-
-def news_of_closed(count: int) -> str:
-    """Return the message for users that calls were closed."""
-    calls = counted(
-        count, "call that a crash had left open was", "calls that a crash had left open were"
-    )
-    return f"{calls} closed as abandoned."
 
 
 def abandoned(record: CallRecord, seen: float, locale: str | None) -> CallRecord:

@@ -5,37 +5,28 @@ A payload is a zstd frame around JSON: `{"call": {…}, "terminals": […], "odd
 - `call` is a `tool_call` of ACP v1, which can express nearly everything that a report can.
 - `odd` holds what v1 can't express. Only reports of other agents have any of it, and reports whose `_meta`
   uses keys that belong to the protocol.
-- Texts of `LARGE` characters or more are taken out of the JSON and stored as blobs, named by their hash. A
-  text that a hundred calls show is stored once. In the JSON, a text that begins with NUL is a reference:
-  `\\0blob:HASH` stands for a blob, `\\0text:…` for a text that itself begins with NUL.
 
-Small payloads are compressed with the dictionary that ships with this package (`dictionary.zstd`, made by
-`scripts/train_dictionary.py`): one call alone is too short for zstd to find repetitions in it. A frame names
-the dictionary that it needs by its id, and every store holds the dictionaries that its frames need. So a
-store stays readable when a later release ships another dictionary, and stores of 0.1.0, which trained
-dictionaries of their own, are readable too.
+The payload of a message is `{"blocks": […]}`. Small payloads are compressed with the dictionary that ships
+with this package (`dictionary.zstd`, made by `scripts/train_dictionary.py`): one call alone is too short for
+zstd to find repetitions in it. A frame names its dictionary by an id, so a later release can add another one,
+and still read what was compressed with this one.
 """
 
 from __future__ import annotations
 
-import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-from hashlib import sha256
+from collections.abc import Iterable, Sequence
+from functools import cache
 from importlib.resources import files
-from operator import is_not
 from typing import Any, Protocol, cast
 
 import msgspec
 import zstandard
-from msgspec import Struct
 from msgspec.structs import replace
 
 from callsheet.acp import v1
 from callsheet.acp.codec import KEYS, TOOL_NAME
 from callsheet.acp.terminals import EXIT, INFO, MORE, OUTPUT, encode_exit
-from callsheet.history.rows import BlobRow
 from callsheet.history.store_errors import StoreDamaged
 from callsheet.report import content as content_types
 from callsheet.report.content import DiffContent, TextContent, ToolCallContent, UnknownContent
@@ -45,9 +36,6 @@ from callsheet.report.fields import NOTES
 from callsheet.report.json import EMPTY, JsonObject
 from callsheet.report.report import ToolCallReport
 from callsheet.report.terminal import CallRecord, TerminalRecord
-
-LARGE = 8192
-"""Characters from which a text is stored as a blob."""
 
 SMALL = 1 << 15
 """Bytes up to which a payload is compressed with the dictionary: larger ones don't gain by it."""
@@ -59,138 +47,87 @@ BULK_FROM, BULK_MOST = 8, 256
 """How many payloads are compressed in one call of zstd, at least and at most."""
 
 _MAX_BYTES = 1 << 30
-_MARK = "\0"
-_BLOB = _MARK + "blob:"
-_TEXT = _MARK + "text:"
-_BLOB_NAMES = re.compile(rb"\\u0000blob:([0-9a-f]{32})")
-_MARK_IN_JSON = b"\\u0000"
 
 _encode_json = msgspec.json.Encoder().encode
 _decode_json = msgspec.json.Decoder().decode
 
-FindBlob = Callable[[bytes], bytes | None]
-"""Returns the compressed data of a blob by its hash, or None if the store does not have it."""
 
-
-@lru_cache(maxsize=1)
+@cache
 def shipped_dictionary() -> bytes:
     """Return the dictionary that payloads are compressed with."""
     return files("callsheet.history").joinpath("dictionary.zstd").read_bytes()
 
 
 class HasPayload(Protocol):
-    """Something with a payload: an `Encoded`, or a row."""
+    """A row: its payload is JSON until `Codec.compress` replaces it."""
 
     payload: bytes
-
-
-class Encoded(Struct):
-    """What `Codec` makes of a record. `size` is the length of the whole as plain JSON."""
-
-    payload: bytes
-    size: int
-    blobs: list[BlobRow]
 
 
 class Codec:
-    """Encode and decode payloads. A codec is not thread-safe: use one per thread."""
+    """Compress and read payloads. A codec is not thread-safe: use one per thread.
 
-    def __init__(self) -> None:
+    Args:
+        dictionaries: Further dictionaries that payloads to read may need.
+    """
+
+    def __init__(self, dictionaries: Iterable[bytes] = ()) -> None:
         self._large: zstandard.ZstdCompressor = zstandard.ZstdCompressor(level=LEVEL)
-        self._without_dictionary: zstandard.ZstdDecompressor = zstandard.ZstdDecompressor()
-        self._by_dictionary: dict[int, zstandard.ZstdDecompressor] = {}
-        self.dictionary_id: int = self.add_dictionary(shipped_dictionary())
         data = zstandard.ZstdCompressionDict(shipped_dictionary())
         data.precompute_compress(level=LEVEL)  # pyright: ignore[reportUnknownMemberType]
         self._small: zstandard.ZstdCompressor = zstandard.ZstdCompressor(dict_data=data)
+        self._readers: dict[int, zstandard.ZstdDecompressor] = {0: zstandard.ZstdDecompressor()}
+        self.dictionary_id: int = data.dict_id()
+        for one in (*dictionaries, shipped_dictionary()):
+            data = zstandard.ZstdCompressionDict(one)
+            if key := data.dict_id():
+                self._readers[key] = zstandard.ZstdDecompressor(dict_data=data)
 
-    def add_dictionary(self, dictionary: bytes) -> int:
-        """Make payloads readable that were compressed with this dictionary. Return its id."""
-        data = zstandard.ZstdCompressionDict(dictionary)
-        key = data.dict_id()
-        self._by_dictionary.setdefault(key, zstandard.ZstdDecompressor(dict_data=data))
-        return key
-
-    # Encoding: first `prepare` each, then `compress` many at once
-
-    def encode(self, record: CallRecord) -> Encoded:
-        """Return a record as a compressed payload with its blobs."""
-        encoded = self.prepare_call(record)
-        self.compress([encoded], encoded.blobs)
-        return encoded
-
-    def prepare_call(self, record: CallRecord) -> Encoded:
-        """Return a record as JSON and blobs that are still to be compressed."""
-        return self.prepare(_body_of(record))
-
-    def prepare(self, body: JsonObject) -> Encoded:
-        """Return an object as JSON and blobs that are still to be compressed."""
-        data = _encode_json(body)
-        size, blobs = len(data), list[BlobRow]()
-        if size >= LARGE or _MARK_IN_JSON in data:
-            texts: dict[bytes, bytes] = {}
-            rest = _take_out_texts(body, texts)
-            if rest is not body:
-                data = _encode_json(rest)
-            blobs = [BlobRow(key, len(text), text) for key, text in texts.items()]
-        return Encoded(data, size, blobs)
-
-    def compress(self, rows: Sequence[HasPayload], blobs: Sequence[BlobRow]) -> None:
-        """Compress, in place, what `prepare` has returned."""
-        small = [row for row in rows if len(row.payload) <= SMALL]
-        large = [row for row in rows if len(row.payload) > SMALL]
-        for compressor, some in ((self._small, small), (self._large, large)):
+    def compress(self, rows: Sequence[HasPayload]) -> None:
+        """Compress the payloads of rows, in place."""
+        for compressor, some in (
+            (self._small, [row for row in rows if len(row.payload) <= SMALL]),
+            (self._large, [row for row in rows if len(row.payload) > SMALL]),
+        ):
             compressed = _compress_all(compressor, [row.payload for row in some])
             for row, data in zip(some, compressed, strict=True):
                 row.payload = data
-        compressed = _compress_all(self._large, [blob.data for blob in blobs])
-        for blob, data in zip(blobs, compressed, strict=True):
-            blob.data = data
 
-    # Decoding
-
-    def decode(self, payload: bytes, find_blob: FindBlob) -> CallRecord:
-        """Return the record of a payload. Raise `StoreDamaged` if that can't be read."""
-        return record_of(self.parse(self.decompress(payload), find_blob))
-
-    def decompress(self, data: bytes) -> bytes:
-        """Return a payload's JSON, with references to its blobs, or a blob's text."""
+    def decompress(self, payload: bytes) -> bytes:
+        """Return a payload's JSON. Raise `StoreDamaged` if it can't be read."""
         try:
-            frame = zstandard.get_frame_parameters(data)
-            key = frame.dict_id
-            reader = self._by_dictionary.get(key) if key else self._without_dictionary
+            frame = zstandard.get_frame_parameters(payload)
+            reader = self._readers.get(frame.dict_id)
             if reader is None:
-                raise StoreDamaged(f"the dictionary {key} is not in the store")
+                raise StoreDamaged(f"the dictionary {frame.dict_id} is not known")
             # A frame declares its content's size, and zstd allocates that much at once: a damaged or hostile
             # frame must not exhaust the memory.
             if frame.content_size > _MAX_BYTES:
                 raise StoreDamaged("a payload can't be read: it says that it is too large")
-            return reader.decompress(data)
+            return reader.decompress(payload)
         except (zstandard.ZstdError, TypeError) as exc:
             raise StoreDamaged(f"a payload can't be read: {exc}") from None
 
-    def parse(self, data: bytes, find_blob: FindBlob) -> JsonObject:
-        """Return the object that the JSON of a payload stands for, with its large texts."""
+    def decode(self, payload: bytes) -> CallRecord:
+        """Return the record of a call's payload. Raise `StoreDamaged` if that can't be read."""
+        return record_of(self._object(payload))
 
-        def text_of(key: bytes) -> str:
-            found = find_blob(key)
-            if found is None:
-                raise StoreDamaged(f"the text {key.hex()} is not in the store any more")
-            return self.decompress(found).decode()
-
+    def decode_blocks(self, payload: bytes) -> list[JsonObject]:
+        """Return the blocks of a message's payload; none if that can't be read."""
         try:
-            body = _decode_json(data)
-            body = body if _MARK_IN_JSON not in data else _put_back_texts(body, text_of)
-        except (ValueError, RecursionError) as exc:  # no JSON, no UTF-8, no hash
+            blocks = self._object(payload).get("blocks")
+        except StoreDamaged:
+            return []
+        return cast("list[JsonObject]", blocks) if isinstance(blocks, list) else []
+
+    def _object(self, payload: bytes) -> JsonObject:
+        try:
+            body = _decode_json(self.decompress(payload))
+        except (ValueError, RecursionError) as exc:  # no JSON, or no UTF-8
             raise StoreDamaged(f"a payload can't be read: {exc}") from None
         if not isinstance(body, dict):
             raise StoreDamaged("a payload is no object")
         return cast("JsonObject", body)
-
-
-def blob_names(data: bytes) -> list[bytes]:
-    """Return the hashes of the blobs that the JSON of a payload may refer to."""
-    return [bytes.fromhex(name.decode()) for name in _BLOB_NAMES.findall(data)]
 
 
 def _compress_all(compressor: zstandard.ZstdCompressor, texts: list[bytes]) -> list[bytes]:
@@ -205,61 +142,23 @@ def _compress_all(compressor: zstandard.ZstdCompressor, texts: list[bytes]) -> l
     ]
 
 
-# Large texts
-
-
-def _take_out_texts(value: Any, texts: dict[bytes, bytes]) -> Any:
-    """Return a value with references for its large texts; the value itself if it has none."""
-    if isinstance(value, str):
-        if len(value) >= LARGE:
-            data = value.encode()
-            key = sha256(data).digest()[:16]
-            texts[key] = data
-            return _BLOB + key.hex()
-        return _TEXT + value if value.startswith(_MARK) else value
-    if isinstance(value, dict):
-        pairs = cast("dict[str, Any]", value)
-        return {**pairs, **rest} if (rest := _changed_fields(pairs, texts)) else pairs
-    if isinstance(value, (list, tuple)):
-        items = cast("Sequence[Any]", value)
-        rest = [_take_out_texts(one, texts) for one in items]
-        return rest if any(map(is_not, rest, items)) else items
-    if isinstance(value, Struct):  # an ACP message that is not encoded yet
-        fields = {name: getattr(value, name) for name in value.__struct_fields__}
-        return replace(value, **rest) if (rest := _changed_fields(fields, texts)) else value
-    return value
-
-
-def _changed_fields(fields: dict[str, Any], texts: dict[bytes, bytes]) -> dict[str, Any]:
-    """Return the fields that have large texts, with references for these."""
-    changed: dict[str, Any] = {}
-    for name, value in fields.items():
-        if not isinstance(value, str) or len(value) >= LARGE or value.startswith(_MARK):
-            rest = _take_out_texts(value, texts)
-            if rest is not value:
-                changed[name] = rest
-    return changed
-
-
-def _put_back_texts(value: Any, text_of: Callable[[bytes], str]) -> Any:
-    if type(value) is str:
-        if value.startswith(_BLOB):
-            return text_of(bytes.fromhex(value[len(_BLOB) :]))
-        return value[len(_TEXT) :] if value.startswith(_TEXT) else value
-    if type(value) is dict:
-        pairs = cast("dict[str, Any]", value)
-        return {key: _put_back_texts(one, text_of) for key, one in pairs.items()}
-    if type(value) is list:
-        return [_put_back_texts(one, text_of) for one in cast("list[Any]", value)]
-    return value
-
-
 # Records as JSON
+
+
+def blocks_as_json(blocks: Sequence[JsonObject]) -> bytes:
+    """Return the blocks of a message as the plain JSON of its payload."""
+    return _encode_json({"blocks": blocks})
 
 
 def as_json_bytes(record: CallRecord) -> bytes:
     """Return a record as the plain JSON of its payload."""
-    return _encode_json(_body_of(record))
+    report, odd = _take_out_odd(record.report)
+    body: JsonObject = {"call": v1.announce(report)}
+    if record.terminals:
+        body["terminals"] = [_encode_terminal(terminal) for terminal in record.terminals]
+    if odd:
+        body["odd"] = odd
+    return _encode_json(body)
 
 
 def record_of(body: JsonObject) -> CallRecord:
@@ -273,16 +172,6 @@ def record_of(body: JsonObject) -> CallRecord:
         return CallRecord(report, terminals)
     except (CallsheetError, LookupError, TypeError, ValueError, AttributeError) as exc:
         raise StoreDamaged(f"a payload is no call: {type(exc).__name__}: {exc}") from None
-
-
-def _body_of(record: CallRecord) -> JsonObject:
-    report, odd = _take_out_odd(record.report)
-    body: JsonObject = {"call": v1.announce(report)}
-    if record.terminals:
-        body["terminals"] = [_encode_terminal(terminal) for terminal in record.terminals]
-    if odd:
-        body["odd"] = odd
-    return body
 
 
 def _encode_terminal(terminal: TerminalRecord) -> JsonObject:

@@ -1,11 +1,12 @@
 """The history of one process: a thread that writes what sessions report, in batches and in order.
 
-Reporting never waits for the store: `put` adds an entry to a dict, where a later state of the same call
-replaces an earlier one. The thread encodes the waiting entries and writes them in batches (see `writer`).
-`flush` returns when everything that was put before is durable: in the store, or, if that takes too long, in a
-local spool. Three counters track the progress: entries that were put (`_put_count`), that were encoded
-(`_taken`), and that are durable (`_durable`). A flush is done when `_durable` reaches the `_put_count` that
-the flush has seen.
+Reporting never waits for the store: `put` adds an entry to a dict (see `pending`). The thread encodes the
+waiting entries and writes them in batches (see `writer`). `flush` returns when everything that was put
+before is durable: in the store, or, if that takes too long, in a local spool.
+
+The thread waits for jobs. None means that there are entries, which may wait a little for more of them.
+Anything else is run after the entries before it are written, as far as they can be: a question, a flush,
+the end.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextlib import suppress
+from queue import Empty, SimpleQueue
 from secrets import token_hex
-from typing import Self, TypeVar
+from typing import Self, TypeAlias, TypeVar
 from weakref import WeakSet
 
-from callsheet.history.codec import Codec
 from callsheet.history.rows import KEEP, Pruned, Retention, SessionRow
 from callsheet.history.sink import SessionLog, Waiting
 from callsheet.history.store import Store
-from callsheet.history.store_errors import StoreDamaged, StoreUnavailable
+from callsheet.history.store_errors import StoreUnavailable
 from callsheet.history.url import without_password
-from callsheet.history.writer import HistoryHealth, StoreWriter
+from callsheet.history.writer import HistoryHealth, Writer
 from callsheet.report.json import EMPTY, JsonObject
 
 _T = TypeVar("_T")
@@ -52,9 +53,7 @@ SOON = 1.0
 LAST = 2.0
 """Seconds for the waiting entries at the exit of a process that has not closed its histories."""
 
-START = 2.0
-"""Seconds to wait for the thread to start."""
-
+Job: TypeAlias = Callable[[], None]
 
 _all: WeakSet[History] = WeakSet()
 
@@ -89,34 +88,29 @@ class History:
         forget_spills: Callable[[list[str]], object] | None = None,
     ) -> None:
         self.url: str = without_password(url)
-        self.lock: threading.RLock = threading.RLock()
+        self._make: Callable[[], Writer] = lambda: Writer(url, keep, notify, forget_spills)
+        self._begin()
+        _all.add(self)
+
+    def _begin(self) -> None:
         self.run: str = token_hex(8)
-        self._make: Callable[[], StoreWriter] = lambda: StoreWriter(
-            url, keep, notify, forget_spills
-        )
-        self._writer: StoreWriter = self._make()
+        self._writer: Writer = self._make()
         self._thread: threading.Thread | None = None
-        self._ready: threading.Event = threading.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._news: asyncio.Event | None = None
-        self._hurry: asyncio.Event | None = None
-        self._waiting: dict[tuple[str, str], Waiting] = {}
-        self._sessions: dict[str, SessionRow] = {}
-        self._in_hand: dict[str, SessionRow] = {}
-        self._put_count: int = 0
-        self._taken: int = 0
-        self._durable: int = 0
-        self._flushes: list[tuple[int, Future[bool]]] = []
+        # A `SimpleQueue` can be put to by a signal handler that has interrupted a `put`.
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._is_awake: bool = False
         self._is_closing: bool = False
         self._is_closed: bool = False
-        self._taking: threading.RLock = threading.RLock()
-        _all.add(self)
 
     @property
     def health(self) -> HistoryHealth:
         """How many entries were written, wait or are lost, and the current problem, if any."""
         return self._writer.health
+
+    @property
+    def lock(self) -> threading.RLock:
+        """The lock that is held while an entry is put."""
+        return self._writer.pending.lock
 
     def session(
         self,
@@ -155,16 +149,16 @@ class History:
         """
         with self.lock:
             if self._is_closed:
-                self._put_count += 1
+                self._writer.pending.put_count += 1
                 self.health.lost += 1
                 return
-            self._waiting[key] = item
-            self._sessions[session.session_id] = session
-            self._put_count += 1
+            self._writer.pending.put(key, item, session)
             if self._is_awake:
                 return
             self._is_awake = True
-        self._wake()
+        self._jobs.put(None)
+        if not self._start():
+            self._is_awake = False  # the next that is put tries again
 
     async def flush(self, timeout: float = PATIENCE) -> bool:
         """Wait until everything so far is durable.
@@ -178,55 +172,44 @@ class History:
         Returns:
             Whether everything so far is durable.
         """
+        mark = self._writer.pending.put_count
         done = asyncio.wrap_future(self._flushed())
         await asyncio.wait({done}, timeout=min(SOON, timeout))
-        if _is_true(done):
+        if self._is_durable(mark):
             return True
         try:
-            is_durable = await asyncio.to_thread(self._spool_waiting)
+            await asyncio.to_thread(self._spool)
         except RuntimeError:  # no thread can be started
-            is_durable = self._spool_waiting()
-        if is_durable:
-            return True
-        await asyncio.wait({done}, timeout=max(0.0, timeout - SOON))
-        return _is_true(done)
+            self._spool()
+        if not self._is_durable(mark) and not done.done():
+            await asyncio.wait({done}, timeout=max(0.0, timeout - SOON))
+        return self._is_durable(mark)
 
     def wait(self, until: float) -> bool:
         """Wait as `flush` does, but without an event loop, until a time of `time.monotonic`."""
-        done, left = self._flushed(), until - time.monotonic()
-        wait({done}, max(0.0, min(SOON, left)))
-        return _is_true(done) or self._spool_waiting()
+        mark, done = self._writer.pending.put_count, self._flushed()
+        wait({done}, max(0.0, min(SOON, until - time.monotonic())))
+        if not self._is_durable(mark):
+            self._spool()
+        return self._is_durable(mark)
 
-    def _spool_waiting(self) -> bool:
-        """Write to the spool what is not in the store yet. Return whether everything is durable."""
-        with self._taking:
-            self._take(Codec())
-            with self.lock:
-                count, sessions = self._taken, {**self._in_hand, **self._sessions}
-                if self._durable >= count:
-                    return True
-            if self._is_closed or not self._writer.spool_pending(sessions):
-                return False
-            with self.lock:
-                self._durable = max(self._durable, count)
-        return True
-
-    def _flushed(self) -> Future[bool]:
-        """Return a future of whether everything so far is durable. It is done at once if the store fails."""
-        done: Future[bool] = Future()
-        with self.lock:
-            is_durable, failing = self._durable >= self._put_count, self.health.problem is not None
-            if is_durable or failing or self._is_closed:
-                done.set_result(is_durable)
-            else:
-                self._flushes.append((self._put_count, done))
-        if not is_durable:
-            self._wake(hurry=True)
-            if self._loop is None:
-                self._answer_flushes()
+    def _flushed(self) -> Future[None]:
+        """Return a future that is done when the entries so far are written, or the store fails."""
+        is_durable = self._is_durable(self._writer.pending.put_count)
+        done = None if is_durable else self._submit(lambda: None)
+        if done is None or self.health.problem is not None:
+            done = Future[None]()
+            done.set_result(None)
         return done
 
-    async def ask(self, question: Callable[[Store], Awaitable[_T]]) -> _T:
+    def _is_durable(self, mark: int) -> bool:
+        return self._writer.pending.durable >= mark
+
+    def _spool(self) -> None:
+        if not self._is_closed:
+            self._writer.spool()
+
+    async def ask(self, question: Callable[[Store], _T]) -> _T:
         """Query the store, in its thread. Entries that were put before are written first, if possible.
 
         Args:
@@ -238,29 +221,17 @@ class History:
         Raises:
             StoreUnavailable: The history is closed, or the store can't be used now.
         """
-        await self.flush()
-        if self._is_closed:
-            raise StoreUnavailable("The history is closed.")
-        loop = self._started()
-        if loop is None:
-            raise StoreUnavailable(self.health.problem or "The history can't be asked now.")
 
-        async def answer() -> _T:
-            await self._writer.open()
-            try:
-                return await question(self._writer.store)
-            except StoreDamaged:  # work goes on in a new one
-                await self._writer.renew()
-            await self._writer.open()
-            return await question(self._writer.store)
+        def answer() -> _T:
+            if self._is_closed:
+                raise StoreUnavailable("The history was closed meanwhile.")
+            return self._writer.ask(question)
 
-        there = asyncio.run_coroutine_threadsafe(answer(), loop)
-        try:
-            return await asyncio.wrap_future(there)
-        except asyncio.CancelledError:
-            if self._is_closing and there.cancelled():
-                raise StoreUnavailable("The history was closed meanwhile.") from None
-            raise
+        done = self._submit(answer)
+        if done is None:
+            problem = "The history is closed." if self._is_closed else self.health.problem
+            raise StoreUnavailable(problem or "The history can't be asked now.")
+        return await asyncio.wrap_future(done)
 
     async def forget(self, session_id: str) -> Pruned:
         """Remove a session with its calls and messages, and their spill files.
@@ -271,7 +242,9 @@ class History:
         Raises:
             StoreUnavailable: The history is closed, or the store can't be used now.
         """
-        return await self.ask(lambda _: self._writer.forget(session_id))
+        pruned = await self.ask(lambda store: store.forget(session_id))
+        self._writer.release_spills(pruned)
+        return pruned
 
     async def close(self, timeout: float = PATIENCE) -> None:
         """Write the waiting entries, and close the store. What can't be written in time is spooled.
@@ -279,182 +252,125 @@ class History:
         Args:
             timeout: Seconds to wait for the entries, and again for the thread to end.
         """
-        if self._thread is None:
-            return
-        await self.flush(timeout)
-        thread = self._stop()
-        if thread is not None:
+        if self._thread is not None:
+            await self.flush(timeout)
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(None, self._join, thread, timeout)
+            await loop.run_in_executor(None, self._stop, timeout)
 
     def close_now(self, timeout: float = PATIENCE) -> None:
         """Close as `close` does, but without an event loop."""
         if self._thread is not None:
             self.wait(time.monotonic() + timeout)
-            thread = self._stop()
-            if thread is not None:
-                self._join(thread, timeout)
+            self._stop(timeout)
 
-    def _join(self, thread: threading.Thread, timeout: float) -> None:
+    def _stop(self, timeout: float) -> None:
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._is_closing = True
+        self._jobs.put(lambda: None)
         thread.join(timeout)
         if thread.is_alive():  # the store takes longer than there is time
-            self._take(Codec())
-            self._writer.leave({**self._in_hand, **self._sessions})
+            self._writer.leave()
 
     def at_last(self, until: float) -> bool:
         """Wait as `wait` does, when the process exits, and notify users of entries that are only spooled."""
         if self._is_closed:
             return True
         is_durable = self.wait(until)
-        self._writer.leave({**self._in_hand, **self._sessions})
+        self._writer.leave()
         return is_durable
-
-    def _stop(self) -> threading.Thread | None:
-        thread, self._thread = self._thread, None
-        self._is_closing = True
-        self._wake(hurry=True)
-        return thread
 
     # The thread
 
-    def _started(self) -> asyncio.AbstractEventLoop | None:
-        """Return the thread's event loop, and start the thread if needed. Return None if that fails."""
+    def _start(self) -> bool:
+        """Start the thread, unless it runs. Return whether it does."""
         with self.lock:
-            if self._loop is None and self._thread is None:
-                self._thread = threading.Thread(
-                    target=lambda: asyncio.run(self._work()), name="callsheet-history", daemon=True
-                )
+            if self._thread is None and not self._is_closing:
+                thread = threading.Thread(target=self._work, name="callsheet-history", daemon=True)
+                self._thread = thread
                 try:
-                    self._thread.start()
+                    thread.start()
                 except RuntimeError as exc:
                     self._thread = None
                     self._writer.stuck(f"No thread can be started: {exc}.")
-            if self._thread is not None:
-                # With a timeout: a signal handler that interrupts the start would wait for itself for ever.
-                self._ready.wait(START)
-            return self._loop
+            return self._thread is not None
 
-    def _wake(self, *, hurry: bool = False) -> None:
-        loop = self._started()
-        if loop is None:
-            self._is_awake = False  # the next that is put tries again
-            return
+    def _submit(self, work: Callable[[], _T]) -> Future[_T] | None:
+        """Let the thread do something soon. Return None if it can't."""
+        done: Future[_T] = Future()
 
-        def wake() -> None:
-            assert self._news is not None
-            assert self._hurry is not None
-            self._news.set()
-            if hurry:
-                self._hurry.set()
+        def job() -> None:
+            if done.set_running_or_notify_cancel():
+                try:
+                    done.set_result(work())
+                except BaseException as exc:  # noqa: BLE001 - whoever waits for it gets it
+                    done.set_exception(exc)
 
-        with suppress(RuntimeError):  # it has ended
-            loop.call_soon_threadsafe(wake)
+        with self.lock:
+            if self._is_closed or not self._start():
+                return None
+            self._jobs.put(job)
+        return done
 
-    async def _work(self) -> None:
-        self._news, self._hurry = asyncio.Event(), asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        self._ready.set()
+    def _work(self) -> None:
         pause = RETRY
         while True:
-            if not self._writer.is_behind:
-                await self._next_news()
-            is_written = await self._write_waiting()
-            if self._is_closing and not (is_written and self._waiting):
+            jobs = self._gather(pause) if self._writer.is_behind else self._next_jobs()
+            self._is_awake = False
+            is_written = self._writer.write()
+            for job in jobs:
+                job()
+            if self._is_closing and not (is_written and self._writer.pending.has_entries):
                 break
-            if is_written:
-                pause = RETRY
-            else:
-                await self._pause(pause)
-                pause = min(2 * pause, RETRY_MOST)
-        await self._end()
-
-    async def _end(self) -> None:
-        self._take()
+            pause = RETRY if is_written else min(2 * pause, RETRY_MOST)
         with self.lock:
             self._is_closed = True
-        await self._writer.end({**self._in_hand, **self._sessions})
-        self._answer_flushes()
+        self._writer.end()
+        for job in self._waiting_jobs():
+            job()
 
-    async def _pause(self, seconds: float) -> None:
-        """Wait before the store is tried again. Entries that arrive meanwhile are encoded, and bounded."""
-        assert self._hurry is not None
+    def _next_jobs(self) -> list[Job]:
+        """Wait for something to do, and a little longer for more entries. Do the upkeep when idle."""
+        try:
+            job = self._jobs.get(timeout=IDLE)
+        except Empty:
+            while self._jobs.empty() and self._writer.upkeep():
+                pass
+            job = self._jobs.get()
+        return self._gather(LINGER) if job is None else [job, *self._waiting_jobs()]
+
+    def _gather(self, seconds: float) -> list[Job]:
+        """Wait so long, or until there is a job. Entries that arrive meanwhile are encoded, and bounded."""
         until = time.monotonic() + seconds
-        while not self._hurry.is_set() and (left := until - time.monotonic()) > 0:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), min(left, 0.5))
-            self._take()
-        self._hurry.clear()
-
-    async def _next_news(self) -> None:
-        """Wait for an entry, and a little longer for more of them. Do the upkeep when idle."""
-        assert self._news is not None
-        assert self._hurry is not None
-        while not (self._news.is_set() or self._is_closing):
+        while not self._is_closing and (left := until - time.monotonic()) > 0:
             try:
-                await asyncio.wait_for(self._news.wait(), IDLE)
-            except TimeoutError:
-                while not self._news.is_set() and await self._writer.upkeep():
-                    await asyncio.sleep(0)  # let new entries arrive
-                await self._news.wait()
-        if not self._hurry.is_set() and not self._is_closing:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), LINGER)
-        self._news.clear()
-        self._hurry.clear()
+                job = self._jobs.get(timeout=min(left, 0.5))
+            except Empty:
+                self._writer.encode()
+            else:
+                if job is not None:
+                    return [job, *self._waiting_jobs()]
+        return self._waiting_jobs()
 
-    async def _write_waiting(self) -> bool:
-        """Encode and write the waiting entries. Return whether they are in the store."""
-        self._take()
-        with self.lock:
-            self._in_hand |= self._sessions
-            self._sessions = {}
-            taken = self._taken
-        is_written = await self._writer.write(self._in_hand)
-        if is_written:
-            with self.lock:
-                self._durable = max(self._durable, taken)
-        self._answer_flushes()
-        return is_written
-
-    def _take(self, codec: Codec | None = None) -> None:
-        """Encode the waiting entries. Other threads pass their own codec, which is not thread-safe."""
-        with self._taking:
-            with self.lock:
-                waiting, self._waiting = self._waiting, {}
-                self._taken = self._put_count
-                self._is_awake = self._is_awake and codec is not None
-                sessions = {**self._in_hand, **self._sessions}
-            self._writer.take(waiting, sessions, codec)
-
-    def _answer_flushes(self) -> None:
-        with self.lock:
-            failing = self.health.problem is not None or self._is_closing
-            waiting, durable = self._flushes, self._durable
-            self._flushes = [one for one in waiting if not failing and one[0] > durable]
-        for mark, done in waiting:
-            if (failing or mark <= durable) and done.set_running_or_notify_cancel():
-                done.set_result(mark <= durable)
+    def _waiting_jobs(self) -> list[Job]:
+        jobs: list[Job] = []
+        with suppress(Empty):
+            while True:
+                job = self._jobs.get_nowait()
+                if job is not None:
+                    jobs.append(job)
+        return jobs
 
     def after_fork(self) -> None:
         """Start afresh in a forked child: the waiting entries, the thread and the files are the parent's."""
         _parents.append(self._writer)
-        self._writer.spool.drop()
+        self._writer.spool_file.drop()
         self._writer.drop_claimed()
-        self.lock, self._taking, self._flushes = threading.RLock(), threading.RLock(), []
-        self.run = token_hex(8)
-        self._thread = self._loop = self._news = self._hurry = None
-        self._ready = threading.Event()
-        self._waiting, self._sessions, self._in_hand = {}, {}, {}
-        self._writer = self._make()
-        self._durable = self._taken = self._put_count
-        self._is_awake = self._is_closing = self._is_closed = False
+        self._begin()
 
 
-def _is_true(done: asyncio.Future[bool] | Future[bool]) -> bool:
-    return done.done() and not done.cancelled() and done.result()
-
-
-_parents: list[StoreWriter] = []
+_parents: list[Writer] = []
 """The writers of the parent process. The references stay, so that no finalizer closes the parent's stores."""
 
 
@@ -471,5 +387,4 @@ def _end() -> None:
             history.at_last(until)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_forked)

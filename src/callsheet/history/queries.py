@@ -1,24 +1,18 @@
-"""The queries of a store: lists of calls, one call, a session's timeline, counts; and how a search is parsed.
-
-Text is split into words here, not by the engine, so that both engines find the same calls. A word is a run of
-letters and digits; each character of a script without spaces is its own word, so that a part of a sentence is
-found, too. Case and accents make no difference.
-"""
+"""Reading a store: lists of calls, whole calls, a session's timeline, and figures."""
 
 from __future__ import annotations
 
 import json
-import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
-from unicodedata import normalize
 
 from msgspec import ValidationError, convert
 
-from callsheet.history.call_records import renamed, run_of, unreadable
-from callsheet.history.codec import record_of
-from callsheet.history.database import Database, Values
+from callsheet.history.call_records import column_text, renamed, run_of, unreadable
+from callsheet.history.database import Database, Values, guarded
 from callsheet.history.rows import (
+    Fill,
     Head,
     Query,
     Stats,
@@ -27,97 +21,16 @@ from callsheet.history.rows import (
     StoredSession,
     ToolStats,
 )
+from callsheet.history.search_text import phrases
 from callsheet.history.store_errors import StoreDamaged
-from callsheet.report.content import DiffContent, TextContent
-from callsheet.report.json import JsonObject, JsonValue, is_list, is_object
+from callsheet.report.json import is_object
 from callsheet.report.status import Reason
-from callsheet.report.terminal import CallRecord
 
-# Words
-
-WORDS_VERSION = 1
-"""The version of the rules by which text is split. When it changes, stores rebuild their index."""
-
-MOST_INDEXED = 1 << 15
-"""Characters of a field that are indexed: half of them from its beginning, half from its end."""
-
-_WORD = re.compile(
-    r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]|[^\W_]+", re.UNICODE
-)
-_ACCENT = re.compile("[\u0300-\u036f]")
-
-
-def words(text: str) -> list[str]:
-    """Return the words of a text, in lower case."""
-    return [part for found in _WORD.findall(text) for part in _without_accents(found.lower())]
-
-
-def _without_accents(word: str) -> list[str]:
-    if word.isascii():
-        return [word[:64]]
-    plain = normalize("NFC", _ACCENT.sub("", normalize("NFD", word)))
-    return [plain] if len(plain) == 1 else [part[:64] for part in _WORD.findall(plain)]
-
-
-def search_fields(record: CallRecord) -> tuple[str, str, str, str]:
-    """Return what can be found of a call: title and name, command, paths, output; each as words."""
-    report = record.report
-    output = [item.text for item in report.content if type(item) is TextContent]
-    output += [one.tail.decode(errors="replace") for one in record.terminals]
-    paths = [place.path for place in report.locations]
-    for item in report.content:
-        if type(item) is DiffContent:
-            paths += [change.path for change in item.changes]
-            output += [change.new_text or "" for change in item.changes]
-    if not output:
-        output = _texts(report.raw_output)
-    command = " ".join(_texts(report.raw_input))
-    return (
-        _indexed(f"{report.title} {report.name}"),
-        _indexed(command),
-        _indexed(" ".join(dict.fromkeys(paths))),
-        _indexed("\n".join(output)),
-    )
-
-
-def phrases(text: str) -> list[list[str]]:
-    """Return the phrases of a search: the words of each of its parts.
-
-    A part has no space in it, unless it stands between quotation marks.
-    """
-    parts = re.findall(r'"([^"]+)"|(\S+)', text)
-    found = [words(quoted or plain) for quoted, plain in parts]
-    return [phrase for phrase in found if phrase]
-
-
-def _indexed(text: str) -> str:
-    if len(text) > MOST_INDEXED:
-        text = f"{text[: MOST_INDEXED // 2]} {text[-MOST_INDEXED // 2 :]}"
-    return " ".join(words(text))
-
-
-def _texts(value: JsonValue) -> list[str]:
-    """Return all texts in a value."""
-    found: list[str] = []
-    waiting: list[Any] = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            found.append(one)
-        elif is_object(one):
-            waiting += reversed(list(one.values()))
-        elif is_list(one):
-            waiting += reversed(one)
-    return found
-
-
-# Lists of calls
-
-HEAD = (
+_HEAD = (
     "c.session_id, c.call_id, c.position, c.name, c.title, c.kind, c.status, c.reason, c.at, "
     "c.updated_at, c.duration_ms, c.size"
 )
-_FIELDS = [name.split(".")[1] for name in HEAD.split(", ")]
+_FIELDS = [name.split(".")[1] for name in _HEAD.split(", ")]
 _REASONS = [reason.value for reason in Reason]
 
 LATEST = 2.5e11
@@ -127,6 +40,23 @@ LATEST = 2.5e11
 _ID_PART = """c.seq IN (
     SELECT seq FROM calls WHERE call_id >= ? AND call_id < ?
     UNION SELECT seq FROM calls WHERE substr(call_id, length(call_id) - ? + 1) = ?)"""
+
+_SESSION = """
+SELECT s.session_id, s.cwd, s.title, s.info, s.created_at, s.updated_at,
+       (SELECT count(*) FROM calls c WHERE c.session_id = s.session_id)
+FROM sessions s WHERE
+"""
+
+# The least durations that 50 and 95 per cent of a tool's calls don't exceed, the lower one first.
+_RANKED = """
+SELECT name, duration_ms, place, total FROM (
+    SELECT c.name AS name, c.duration_ms AS duration_ms, count(*) OVER (PARTITION BY c.name) AS total,
+           row_number() OVER (PARTITION BY c.name ORDER BY c.duration_ms) AS place
+    FROM {source} WHERE {where} AND c.duration_ms IS NOT NULL
+) AS ranked
+WHERE place = (total * 50 + 99) / 100 OR place = (total * 95 + 99) / 100
+ORDER BY place
+"""
 
 
 class Conditions:
@@ -163,7 +93,7 @@ class Conditions:
 
     def _add(self, term: str, *values: Any) -> None:
         self._terms.append(term)
-        self.values += map(_asked, values)
+        self.values += [column_text(one) if isinstance(one, str) else one for one in values]
 
     def _add_status(self, status: str | None) -> None:
         # Nearly all calls are completed: the others have an index of their own.
@@ -177,48 +107,189 @@ class Conditions:
             self._add("c.status <> 'completed' AND c.status = ?", status)
 
 
-def _asked(value: Any) -> Any:
-    """Return a value to ask for. What is typed may be no valid text, and is found nowhere then."""
-    return value.encode(errors="replace").decode() if isinstance(value, str) else value
+class Reader(ABC):
+    """The part of a store that reads."""
 
+    @property
+    @abstractmethod
+    def db(self) -> Database:
+        """The connection, made anew if it was lost."""
 
-async def heads(db: Database, query: Query) -> list[Head]:
-    """Return the calls that are asked for, as a list shows them."""
-    return [_head(row) for row in await _select(db, HEAD, query)]
+    @abstractmethod
+    def _index_for(self, query: Query) -> None:
+        """Index what is not indexed yet, if a query is a search."""
 
+    # Calls
 
-async def calls(db: Database, query: Query) -> list[StoredCall]:
-    """Return the calls that are asked for, whole."""
-    return await _whole(db, await _select(db, f"{HEAD}, c.payload", query))
+    @guarded
+    def heads(self, query: Query) -> list[Head]:
+        """Return the summaries of the calls that a query selects, the newest first."""
+        return [_head(row) for row in self._select(_HEAD, query)]
 
+    @guarded
+    def calls(self, query: Query) -> list[StoredCall]:
+        """Return the complete calls that a query selects, the newest first."""
+        return [self._call(row) for row in self._select(f"{_HEAD}, c.payload", query)]
 
-async def calls_of_writer(db: Database, writer: str) -> list[StoredCall]:
-    """Return the calls that a process has open."""
-    sql = f"SELECT {HEAD}, c.payload FROM calls c WHERE c.writer = ? ORDER BY 1, 2"
-    return await _whole(db, await db.fetch(sql, writer))
+    @guarded
+    def count(self, query: Query) -> int:
+        """Return how many calls a query selects."""
+        self._index_for(query)
+        where = Conditions(self.db, query)
+        sql = f"SELECT count(*) FROM {where.source} WHERE {where}"
+        return self.db.fetch_value(sql, *where.values)
 
+    def _select(self, what: str, query: Query) -> Sequence[Values]:
+        self._index_for(query)
+        where = Conditions(self.db, query)
+        order = "c.at DESC, c.session_id DESC, c.call_id DESC"
+        sql = f"SELECT {what} FROM {where.source} WHERE {where} ORDER BY {order} LIMIT ?"
+        return self.db.fetch(sql, *where.values, query.limit)
 
-async def _select(db: Database, what: str, query: Query) -> Sequence[Values]:
-    where = Conditions(db, query)
-    order = "c.at DESC, c.session_id DESC, c.call_id DESC"
-    sql = f"SELECT {what} FROM {where.source} WHERE {where} ORDER BY {order} LIMIT ?"
-    return await db.fetch(sql, *where.values, query.limit)
+    def _calls_where(self, condition: str, *values: Any) -> list[StoredCall]:
+        sql = f"SELECT {_HEAD}, c.payload FROM calls c WHERE {condition} ORDER BY 1, 2"
+        return [self._call(row) for row in self.db.fetch(sql, *values)]
 
+    def _call(self, row: Values) -> StoredCall:
+        """Return a call. A damaged one comes with an explanation, so that the others are still shown."""
+        head = _head(row)
+        try:
+            return StoredCall(head, renamed(self.db.codec.decode(row[-1]), head.call_id))
+        except StoreDamaged as exc:
+            return StoredCall(head, unreadable(head, str(exc)))
 
-async def _whole(db: Database, rows: Sequence[Values]) -> list[StoredCall]:
-    bodies = await db.bodies([row[-1] for row in rows])
-    return [_call(row, body) for row, body in zip(rows, bodies, strict=True)]
+    # Sessions
 
+    @guarded
+    def session(self, session_id: str) -> StoredSession | None:
+        """Return a session, or None if there is none with that id."""
+        return self._session(session_id)
 
-def _call(row: Values, body: JsonObject | StoreDamaged) -> StoredCall:
-    """Return a call. A damaged one is returned with an explanation, so that the others are still shown."""
-    head = _head(row)
-    try:
-        if isinstance(body, StoreDamaged):
-            raise body
-        return StoredCall(head, renamed(record_of(body), head.call_id))
-    except StoreDamaged as exc:
-        return StoredCall(head, unreadable(head, str(exc)))
+    def _session(self, session_id: str) -> StoredSession | None:
+        rows = self.db.fetch(f"{_SESSION} s.session_id = ?", column_text(session_id))
+        return _session(rows[0]) if rows else None
+
+    @guarded
+    def sessions(
+        self,
+        *,
+        cwd: str | None = None,
+        before: tuple[float, str] | None = None,
+        limit: int = 50,
+    ) -> list[StoredSession]:
+        """Return sessions, the most recently used first.
+
+        Args:
+            cwd: Return only the sessions of this directory.
+            before: Where an earlier page ended: the `updated_at` and id of its last session.
+            limit: How many sessions to return at most.
+        """
+        terms, values = ["1 = 1"], list[Any]()
+        if cwd is not None:
+            terms.append("s.cwd = ?")
+            values.append(column_text(cwd))
+        if before is not None:
+            terms.append("(s.updated_at, s.session_id) < (?, ?)")
+            values += before
+        where = " AND ".join(terms)
+        sql = f"{_SESSION} {where} ORDER BY s.updated_at DESC, s.session_id DESC LIMIT ?"
+        return [_session(row) for row in self.db.fetch(sql, *values, limit)]
+
+    @guarded
+    def timeline(
+        self, session_id: str, *, after: int = -1, limit: int = 100
+    ) -> list[StoredCall | StoredMessage]:
+        """Return a session's messages and calls after a position, in order."""
+        # Two processes that go on with a session assign the same positions: a page does not end between such.
+        key = column_text(session_id)
+        place = "WHERE session_id = ? AND position > ? ORDER BY position LIMIT ?"
+        places = [
+            position
+            for table in ("calls", "messages")
+            for (position,) in self.db.fetch(
+                f"SELECT position FROM {table} {place}", key, after, limit
+            )
+        ]
+        if not places:
+            return []
+        within = "session_id = ? AND position > ? AND position <= ?"
+        values = (key, after, sorted(places)[:limit][-1])
+        columns = "position, at, message_id, part, kind, key, payload"
+        rows = self.db.fetch(f"SELECT {columns} FROM messages WHERE {within}", *values)
+        # A message comes before a call of the same position and time; parts come in their order.
+        entries: list[tuple[tuple[Any, ...], StoredCall | StoredMessage]] = [
+            ((row[0], row[1], 0, row[2], row[3]), self._message(row)) for row in rows
+        ]
+        entries += [
+            ((call.position, call.head.at, 1, call.head.call_id, 0), call)
+            for call in self._calls_where(within, *values)
+        ]
+        return [entry for _, entry in sorted(entries, key=lambda one: one[0])]
+
+    def _message(self, row: Values) -> StoredMessage:
+        position, at, message_id, _, kind, key, payload = row
+        blocks = self.db.codec.decode_blocks(payload)
+        return StoredMessage(position, kind, message_id, at, blocks, run_of(key, message_id))
+
+    @guarded
+    def last_position(self, session_id: str) -> int:
+        """Return the position of the last entry of a session's timeline, or -1."""
+        key = column_text(session_id)
+        found = [
+            self.db.fetch_value(f"SELECT max(position) FROM {table} WHERE session_id = ?", key)
+            for table in ("calls", "messages")
+        ]
+        return max((position for position in found if position is not None), default=-1)
+
+    # Figures
+
+    @guarded
+    def stats(self, query: Query) -> Stats:
+        """Return counts, failures, durations and bytes of the calls that a query selects.
+
+        `file_bytes` and `indexed` are those of the whole store.
+        """
+        self._index_for(query)
+        where = Conditions(self.db, query)
+        rows = self.db.fetch(
+            "SELECT c.name, count(*), sum(CASE WHEN c.status = 'failed' THEN 1 ELSE 0 END), "
+            "sum(CASE WHEN c.status = 'cancelled' THEN 1 ELSE 0 END), count(c.writer), sum(c.size), "
+            "sum(length(c.payload)), min(c.at), max(c.at) "
+            f"FROM {where.source} WHERE {where} GROUP BY c.name ORDER BY count(*) DESC, c.name",
+            *where.values,
+        )
+        ranked = _RANKED.format(source=where.source, where=where)
+        durations: dict[Any, list[float]] = {}
+        for name, duration, _, _ in self.db.fetch(ranked, *where.values):
+            durations.setdefault(name, []).append(duration)
+        tools = [_tool(row, durations.get(row[0])) for row in rows]
+        theirs, values = "1 = 1", list[Any]()
+        if not query.is_for_all:
+            theirs = f"session_id IN (SELECT c.session_id FROM {where.source} WHERE {where})"
+            values = where.values
+        around = [
+            self.db.fetch_value(f"SELECT count(*) FROM {table} WHERE {theirs}", *values)
+            for table in ("sessions", "messages")
+        ]
+        return Stats(
+            calls=sum(tool.calls for tool in tools),
+            sessions=around[0],
+            messages=around[1],
+            open=sum(tool.open for tool in tools),
+            failed=sum(tool.failed for tool in tools),
+            size=sum(tool.size for tool in tools),
+            stored=sum(int(row[6] or 0) for row in rows),
+            file_bytes=self.db.disk_bytes(),
+            indexed=self.db.fetch_value(f"SELECT count(*) FROM {self.db.index_table}"),
+            oldest=min((_time(row[7]) for row in rows), default=None),
+            newest=max((_time(row[8]) for row in rows), default=None),
+            tools=tools,
+        )
+
+    @guarded
+    def fill(self, limit: int) -> Fill:
+        """Return how full the store is, and how many calls must go to meet a limit of bytes."""
+        return self.db.fill(limit)
 
 
 def _head(row: Values) -> Head:
@@ -239,36 +310,6 @@ def _plausible(name: str, value: Any) -> Any:
     if name in ("at", "updated_at", "duration_ms"):
         return float(value) if isinstance(value, (int, float)) else 0.0
     return None if name == "reason" and value is None else str(value)
-
-
-# Sessions
-
-_SESSION = """
-SELECT s.session_id, s.cwd, s.title, s.info, s.created_at, s.updated_at,
-       (SELECT count(*) FROM calls c WHERE c.session_id = s.session_id)
-FROM sessions s WHERE
-"""
-
-
-async def session(db: Database, session_id: str) -> StoredSession | None:
-    """Return a session."""
-    row = await db.fetch_one(f"{_SESSION} s.session_id = ?", _asked(session_id))
-    return row and _session(row)
-
-
-async def sessions(
-    db: Database, cwd: str | None, before: tuple[float, str] | None, limit: int
-) -> list[StoredSession]:
-    """Return sessions, the one that was used last first."""
-    terms, values = ["1 = 1"], list[Any]()
-    if cwd is not None:
-        terms.append("s.cwd = ?")
-        values.append(_asked(cwd))
-    if before is not None:
-        terms.append("(s.updated_at, s.session_id) < (?, ?)")
-        values += before
-    sql = f"{_SESSION} {' AND '.join(terms)} ORDER BY s.updated_at DESC, s.session_id DESC LIMIT ?"
-    return [_session(row) for row in await db.fetch(sql, *values, limit)]
 
 
 def _session(row: Values) -> StoredSession:
@@ -292,131 +333,8 @@ def _time(value: Any) -> float:
     return value if isinstance(value, float) and 0 <= value < LATEST else 0.0
 
 
-async def timeline(
-    db: Database, session_id: str, after: int, limit: int
-) -> list[StoredCall | StoredMessage]:
-    """Return a session's messages and calls after a position, in order."""
-    # Two processes that go on with a session give the same positions: a page does not end between such.
-    place = "WHERE session_id = ? AND position > ? ORDER BY position LIMIT ?"
-    places = [
-        position
-        for table in ("calls", "messages")
-        for (position,) in await db.fetch(
-            f"SELECT position FROM {table} {place}", session_id, after, limit
-        )
-    ]
-    if not places:
-        return []
-    within = "WHERE session_id = ? AND position > ? AND position <= ?"
-    values = (session_id, after, sorted(places)[:limit][-1])
-    call_rows = await db.fetch(f"SELECT {HEAD}, c.payload FROM calls c {within}", *values)
-    message_rows = await db.fetch(
-        f"SELECT position, at, message_id, part, kind, key, payload FROM messages {within}", *values
-    )
-    both = sorted(
-        [(row[2], row[8], 1, row[1], 0, row) for row in call_rows]
-        + [(row[0], row[1], 0, row[2], row[3], row) for row in message_rows],
-        key=lambda one: one[:5],
-    )
-    bodies = await db.bodies([one[5][-1] for one in both])
-    return [
-        _call(row, body) if is_call else _message(row, body)
-        for (_, _, is_call, _, _, row), body in zip(both, bodies, strict=True)
-    ]
-
-
-def _message(row: Values, body: JsonObject | StoreDamaged) -> StoredMessage:
-    position, at, message_id, _, kind, key, _ = row
-    blocks: list[JsonObject] = [] if isinstance(body, StoreDamaged) else body["blocks"]
-    return StoredMessage(position, kind, message_id, at, blocks, run_of(key, message_id))
-
-
-async def last_position(db: Database, session_id: str) -> int:
-    """Return the position of the last entry of a session's timeline, or -1."""
-    found = [
-        await db.fetch_value(f"SELECT max(position) FROM {table} WHERE session_id = ?", session_id)
-        for table in ("calls", "messages")
-    ]
-    return max((position for position in found if position is not None), default=-1)
-
-
-# Counts
-
-_RANKED = """
-SELECT name, duration_ms, place, total FROM (
-    SELECT c.name AS name, c.duration_ms AS duration_ms, count(*) OVER (PARTITION BY c.name) AS total,
-           row_number() OVER (PARTITION BY c.name ORDER BY c.duration_ms) AS place
-    FROM {source} WHERE {where} AND c.duration_ms IS NOT NULL
-) AS ranked
-WHERE place = (total * 50 + 99) / 100 OR place = (total * 95 + 99) / 100
-"""
-"""The least durations that 50 and 95 per cent of a tool's calls don't exceed, the lower one first."""
-
-
-async def count(db: Database, query: Query) -> int:
-    """Return how many calls are asked for."""
-    where = Conditions(db, query)
-    return await db.fetch_value(f"SELECT count(*) FROM {where.source} WHERE {where}", *where.values)
-
-
-async def stats(db: Database, query: Query) -> Stats:
-    """Count calls, failures, durations and bytes."""
-    where = Conditions(db, query)
-    rows = await db.fetch(
-        "SELECT c.name, count(*), sum(CASE WHEN c.status = 'failed' THEN 1 ELSE 0 END), "
-        "sum(CASE WHEN c.status = 'cancelled' THEN 1 ELSE 0 END), count(c.writer), sum(c.size), "
-        "sum(length(c.payload)), min(c.at), max(c.at) "
-        f"FROM {where.source} WHERE {where} GROUP BY c.name ORDER BY count(*) DESC, c.name",
-        *where.values,
-    )
-    ranked = _RANKED.format(source=where.source, where=where)
-    took: dict[Any, list[float]] = {}
-    for name, duration, _, _ in sorted(await db.fetch(ranked, *where.values), key=_place):
-        took.setdefault(name, []).append(duration)
-    tools = [_tool(row, took.get(row[0])) for row in rows]
-    session_count, message_count, blob_bytes = await _around(db, query)
-    return Stats(
-        calls=sum(tool.calls for tool in tools),
-        sessions=session_count,
-        messages=message_count,
-        open=sum(tool.open for tool in tools),
-        failed=sum(tool.failed for tool in tools),
-        size=sum(tool.size for tool in tools),
-        stored=sum(int(row[6] or 0) for row in rows) + blob_bytes,
-        file_bytes=await db.disk_bytes(),
-        indexed=await db.fetch_value(f"SELECT count(*) FROM {db.indexed_calls}"),
-        oldest=min((_time(row[7]) for row in rows), default=None),
-        newest=max((_time(row[8]) for row in rows), default=None),
-        tools=tools,
-    )
-
-
-def _place(row: Values) -> int:
-    return row[2]
-
-
-def _tool(row: Values, took: list[float] | None) -> ToolStats:
-    """Return a tool's figures; if 50 and 95 per cent are the same call, `took` has just that."""
+def _tool(row: Values, durations: list[float] | None) -> ToolStats:
+    """Return a tool's figures; if 50 and 95 per cent are the same call, `durations` has just that."""
     name, called, failed, cancelled, open_, size = str(row[0]), *(int(n or 0) for n in row[1:6])
-    p50, p95 = (took[0], took[-1]) if took else (None, None)
+    p50, p95 = (durations[0], durations[-1]) if durations else (None, None)
     return ToolStats(name, called, failed, cancelled, open_, p50, p95, size)
-
-
-async def _around(db: Database, query: Query) -> tuple[int, int, int]:
-    """Return how many sessions and messages belong to calls, and the bytes of their blobs."""
-    theirs, used, values = "1 = 1", "1 = 1", list[Any]()
-    if not query.is_for_all:
-        where = Conditions(db, query)
-        theirs = f"session_id IN (SELECT c.session_id FROM {where.source} WHERE {where})"
-        used = (
-            f"hash IN (SELECT u.hash FROM {where.source} JOIN blob_uses u "
-            f"ON u.session_id = c.session_id AND u.owner = c.key WHERE {where})"
-        )
-        values = where.values
-    return (
-        await db.fetch_value(f"SELECT count(*) FROM sessions WHERE {theirs}", *values),
-        await db.fetch_value(f"SELECT count(*) FROM messages WHERE {theirs}", *values),
-        int(
-            await db.fetch_value(f"SELECT sum(length(data)) FROM blobs WHERE {used}", *values) or 0
-        ),
-    )

@@ -7,7 +7,7 @@ Ids of sessions, calls and messages are made by whoever reports, and may come ag
 calls anew in each process. So a row is identified by its `key`, which is ours: who wrote it (a run of a
 log) and its position there. The same key is the same row, however often it is written. Within a session, a
 store assigns each call a unique `call_id`: the second `call_0` becomes `call_0~2`.
-`payload` and the data of blobs are compressed (see `codec`).
+A `payload` is compressed (see `codec`).
 """
 
 from __future__ import annotations
@@ -35,10 +35,7 @@ class SessionRow(Struct, kw_only=True, gc=False):
 
 
 class CallRow(Struct, kw_only=True, gc=False):
-    """A call. `size` is what its payload takes when it is not compressed, its blobs included.
-
-    Without a `key`, its id is the key, as it was before version 2.
-    """
+    """A call. `size` is what its payload takes when it is not compressed."""
 
     session_id: str
     call_id: str
@@ -54,13 +51,7 @@ class CallRow(Struct, kw_only=True, gc=False):
     is_open: bool
     size: int
     payload: bytes
-    blobs: tuple[bytes, ...] = ()
-    key: str = ""
-
-    @property
-    def owner(self) -> str:
-        """Its key, by which it is named where blobs are used, too."""
-        return self.key or self.call_id
+    key: str
 
 
 class MessageRow(Struct, kw_only=True, gc=False):
@@ -77,21 +68,7 @@ class MessageRow(Struct, kw_only=True, gc=False):
     at: float
     size: int
     payload: bytes
-    blobs: tuple[bytes, ...] = ()
-    key: str = ""
-
-    @property
-    def owner(self) -> str:
-        """Its key, by which it is named where blobs are used, too. No call has the same."""
-        return self.key or f"{self.message_id} {self.part}"
-
-
-class BlobRow(Struct, gc=False):
-    """A large text that rows refer to by its hash, stored once however many do."""
-
-    hash: bytes
-    size: int
-    data: bytes
+    key: str
 
 
 class RowBatch(Struct):
@@ -100,7 +77,6 @@ class RowBatch(Struct):
     sessions: list[SessionRow] = field(default_factory=list[SessionRow])
     calls: list[CallRow] = field(default_factory=list[CallRow])
     messages: list[MessageRow] = field(default_factory=list[MessageRow])
-    blobs: list[BlobRow] = field(default_factory=list[BlobRow])
 
     def __bool__(self) -> bool:
         return bool(self.sessions or self.calls or self.messages)

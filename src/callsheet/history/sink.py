@@ -19,8 +19,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callsheet.acp.peer import Peer
-from callsheet.history.codec import Codec
-from callsheet.history.rows import BlobRow, CallRow, MessageRow, SessionRow
+from callsheet.history.call_records import call_row, column_text
+from callsheet.history.codec import blocks_as_json
+from callsheet.history.rows import CallRow, MessageRow, SessionRow
 from callsheet.report.json import EMPTY, JsonObject
 from callsheet.report.terminal import CallRecord
 
@@ -50,31 +51,10 @@ class WaitingCall(Struct, frozen=True, gc=False):
     record: CallRecord
     run: str = ""
 
-    def to_row(self, codec: Codec) -> tuple[CallRow, list[BlobRow]]:
-        """Return its row, and the blobs that the row uses. They are still to be compressed."""
-        report, encoded = self.record.report, codec.prepare_call(self.record)
-        notes = report.notes
-        took = notes.get("durationMs")
-        reason = notes.get("reason")
-        row = CallRow(
-            session_id=self.session_id,
-            call_id=report.tool_call_id,
-            position=self.position,
-            name=_column(report.name),
-            title=_column(report.title or report.name),
-            kind=str(report.kind),
-            status=report.status.value,
-            reason=reason if isinstance(reason, str) else None,
-            at=self.at,
-            updated_at=self.updated_at,
-            duration_ms=float(took) if isinstance(took, (int, float)) else None,
-            is_open=not report.status.is_final,
-            size=encoded.size,
-            payload=encoded.payload,
-            blobs=tuple([blob.hash for blob in encoded.blobs]) if encoded.blobs else (),
-            key=key_of(self.run, self.position),
-        )
-        return row, encoded.blobs
+    def to_row(self) -> CallRow:
+        """Return its row. The payload is still to be compressed."""
+        key = key_of(self.run, self.position)
+        return call_row(self.record, self.session_id, self.position, self.at, self.updated_at, key)
 
 
 class WaitingMessage(Struct, frozen=True, gc=False):
@@ -89,22 +69,20 @@ class WaitingMessage(Struct, frozen=True, gc=False):
     blocks: tuple[JsonObject, ...]
     run: str = ""
 
-    def to_row(self, codec: Codec) -> tuple[MessageRow, list[BlobRow]]:
-        """Return its row, and the blobs that the row uses. They are still to be compressed."""
-        encoded = codec.prepare({"blocks": self.blocks})
-        row = MessageRow(
+    def to_row(self) -> MessageRow:
+        """Return its row. The payload is still to be compressed."""
+        payload, message_id = blocks_as_json(self.blocks), column_text(self.message_id)
+        return MessageRow(
             session_id=self.session_id,
-            message_id=self.message_id,
+            message_id=message_id,
             part=self.part,
             position=self.position,
             kind=self.kind,
             at=self.at,
-            size=encoded.size,
-            payload=encoded.payload,
-            blobs=tuple([blob.hash for blob in encoded.blobs]),
-            key=key_of(self.run, self.position),
+            size=len(payload),
+            payload=payload,
+            key=key_of(self.run, self.position) or f"{message_id} {self.part}",
         )
-        return row, encoded.blobs
 
 
 Waiting: TypeAlias = WaitingCall | WaitingMessage
@@ -141,9 +119,9 @@ class SessionLog:
         now = time.time()
         self._history: History = history
         self._row: SessionRow = SessionRow(
-            session_id=session_id,
-            cwd=_column(cwd),
-            title=_column(title),
+            session_id=column_text(session_id),
+            cwd=column_text(cwd),
+            title=column_text(title),
             info=json.dumps(info),
             created_at=now,
             updated_at=now,
@@ -263,7 +241,7 @@ class SessionLog:
     def name(self, title: str) -> None:
         """Set the session's title, if it has none yet."""
         if not self._row.title:
-            self._row.title = _column(" ".join(title.split()))[:TITLE]
+            self._row.title = column_text(" ".join(title.split()))[:TITLE]
 
     def _put(self, message: WaitingMessage, now: float) -> None:
         self._row.updated_at = now
@@ -286,13 +264,6 @@ def _with_late(record: CallRecord, first: tuple[str, ...]) -> CallRecord:
         return record
     terminals = [replace(one, late=one.terminal_id not in first) for one in record.terminals]
     return CallRecord(record.report, tuple(terminals))
-
-
-def _column(text: str) -> str:
-    """Return a text for a column. PostgreSQL has no place for NUL, and a directory may be no valid text."""
-    if not text.isascii():
-        text = text.encode(errors="replace").decode()
-    return text.replace("\0", "\ufffd") if "\0" in text else text
 
 
 def _length(blocks: Sequence[JsonObject]) -> int:

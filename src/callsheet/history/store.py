@@ -1,120 +1,112 @@
 """A store: one history in SQLite or PostgreSQL, chosen by its URL.
 
-`Store` is what both have in common: all of reading, recovering and removing, over the tables and statements
-of `database`, `queries` and `retention`. An engine adds how it is opened and closed, what a transaction is,
-how it sees that a process is gone, and its upkeep. Get one by `callsheet.history.store_at(url)`.
-
-Methods are async so that an engine can wait for a server. SQLite's never suspends: it works in the calling
-thread, and blocks it. `History` therefore runs it in its own thread.
+`Store` opens and closes it, writes batches of rows, closes the calls of processes that are gone, indexes
+words and removes what exceeds the limits. It inherits all of reading from `queries.Reader`. Get one by
+`callsheet.history.store_at(url)`. A store works in the calling thread, and blocks it; it belongs to one
+thread at a time. `History` therefore has a thread of its own for it.
 """
 
 from __future__ import annotations
 
+import os
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from itertools import chain
+from secrets import token_hex
 
-from callsheet.history import queries, retention
-from callsheet.history.call_records import abandoned, news_of_closed
-from callsheet.history.codec import Codec, shipped_dictionary
-from callsheet.history.database import Database
+from callsheet.history import retention
+from callsheet.history.call_records import abandoned, call_row, column_text, possible_ids
+from callsheet.history.codec import Codec
+from callsheet.history.database import Database, guarded
+from callsheet.history.queries import Reader
 from callsheet.history.rows import (
-    Fill,
-    Head,
+    CallRow,
     Pruned,
     Query,
     Retention,
     RowBatch,
-    Stats,
     StoredCall,
-    StoredMessage,
-    StoredSession,
     Vacuumed,
 )
-from callsheet.history.store_errors import StoreUnavailable
+from callsheet.history.store_errors import HistoryError, StoreDamaged, StoreUnavailable, counted
 
-_T = TypeVar("_T")
+WIDE = 32
+"""Calls that one statement writes, so that a round trip, or taking the GIL, is paid once for all of them."""
 
-Work = Callable[[Database], Awaitable[_T]]
+ATTEMPTS = 8
+"""How often a batch is written whose ids other processes take at the same time."""
 
+_SESSIONS = """
+INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (session_id) DO UPDATE SET
+    cwd = excluded.cwd, info = excluded.info,
+    updated_at = CASE WHEN sessions.updated_at > excluded.updated_at
+        THEN sessions.updated_at ELSE excluded.updated_at END,
+    title = CASE WHEN sessions.title = '' THEN excluded.title ELSE sessions.title END
+"""
 
-class Writers(ABC):
-    """The processes that write to a store, and which of them are gone.
+# A call that has ended does not open again. One that was closed as abandoned by mistake gets its true end.
+_CALL = "(" + ", ".join("?" * 15) + ")"
+_CALLS = """
+INSERT INTO calls (session_id, call_id, position, name, title, kind, status, reason, at, updated_at,
+                   duration_ms, writer, size, payload, key)
+VALUES {}
+ON CONFLICT (session_id, key) DO UPDATE SET
+    name = excluded.name, title = excluded.title, kind = excluded.kind, status = excluded.status,
+    reason = excluded.reason, updated_at = excluded.updated_at, duration_ms = excluded.duration_ms,
+    writer = excluded.writer, size = excluded.size, payload = excluded.payload
+WHERE calls.writer IS NOT NULL OR (calls.reason = 'abandoned' AND excluded.writer IS NULL)
+"""
+_ONE_CALL, _WIDE_CALLS = _CALLS.format(_CALL), _CALLS.format(", ".join([_CALL] * WIDE))
 
-    A process that writes has a row, and holds a lock for as long as it lives, which the system or the server
-    releases however it ends. An open call belongs to a writer: when that is gone, nobody will end the call.
-    """
-
-    def __init__(self) -> None:
-        self.me: str = ""
-        self.pid: int = 0
-
-    @abstractmethod
-    async def enter(self, db: Database) -> None:
-        """Note that this process writes from now on, within a transaction."""
-
-    async def leave(self, db: Database) -> None:
-        """Note that this process writes no more."""
-        await self.forget(db, self.me)
-
-    async def seen(self, db: Database, now: float) -> None:
-        """Note that this process writes, within a transaction."""
-        await db.fetch(
-            "INSERT INTO writers VALUES (?, ?, ?, ?) "
-            "ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at",
-            self.me,
-            self.pid,
-            now,
-            now,
-        )
-
-    async def gone(self, db: Database) -> list[tuple[str, float]]:
-        """Return the writers that are gone, and when each was last seen, within a transaction.
-
-        Those that have left calls open without having a row are among them.
-        """
-        known = await db.fetch(
-            "SELECT id, seen_at FROM writers UNION ALL SELECT DISTINCT writer, 0.0 FROM calls "
-            "WHERE writer > '' AND writer NOT IN (SELECT id FROM writers)"
-        )
-        return [
-            (key, seen)
-            for key, seen in sorted(tuple(row) for row in known)
-            if key != self.me and await self._is_gone(db, key, seen)
-        ]
-
-    @abstractmethod
-    async def _is_gone(self, db: Database, key: str, seen: float) -> bool: ...
-
-    async def forget(self, db: Database, key: str) -> None:
-        """Remove the row of a writer that is gone."""
-        await db.fetch("DELETE FROM writers WHERE id = ?", key)
+_MESSAGES = """
+INSERT INTO messages (session_id, key, message_id, part, position, kind, at, size, payload)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (session_id, key) DO UPDATE SET size = excluded.size, payload = excluded.payload
+"""
 
 
-class Store(ABC):
+class Store(Reader):
     """One stored history: open it, query it or write to it, and close it.
 
     Methods raise `HistoryError`s. `StoreUnavailable` means that the operation may succeed later.
-    `StoreDamaged` means that the store must be closed and opened again. A bare `HistoryError`, a `ValueError`
-    or a `TypeError` means that the data to write is at fault: trying again would fail again.
+    `StoreDamaged` means that the store must be closed and opened again. A bare `HistoryError` of `write`
+    means that the data to write is at fault: trying again would fail again.
+
+    Args:
+        database: The connection, not made yet.
     """
 
-    def __init__(self, url: str, writers: Writers) -> None:
-        self.url: str = url
+    def __init__(self, database: Database) -> None:
+        self._db: Database = database
+        self._is_open: bool = False
+        self._writes: bool = False
+        self._writer: str = ""
+        self._pid: int = 0
+
+    @property
+    def url(self) -> str:
         """Where the store is, without a password."""
-        self.writers: Writers = writers
-        self.codec: Codec = Codec()
+        return self._db.url
+
+    @property
+    def codec(self) -> Codec:
         """The codec of the payloads."""
-        # Calls that this process has written as open, with blobs. Their next state may no longer use the
-        # blobs, which must then be released.
-        self._with_blobs: set[tuple[str, str]] = set()
+        return self._db.codec
 
-    # Opening and writing
+    @property
+    def db(self) -> Database:
+        """The connection, made anew if it was lost."""
+        if not self._is_open:
+            raise StoreUnavailable("The history is not open.")
+        if not self._db.is_open:
+            self._connect()
+        return self._db
 
-    @abstractmethod
-    async def open(self, *, write: bool = True) -> list[str]:
+    # Opening and closing
+
+    def open(self, *, write: bool = True) -> list[str]:
         """Open the store, and create or migrate it.
 
         Args:
@@ -127,13 +119,102 @@ class Store(ABC):
         Raises:
             NotKept: There is no history, and `write` is false.
         """
+        self._writes = write
+        try:
+            news = self._connect()
+            self._is_open = True
+            closed = self.recover() if write else 0
+        except BaseException as exc:
+            if isinstance(
+                exc, StoreDamaged
+            ):  # nobody has asked for anything that could be at fault instead
+                self._db.error(exc)
+            self.close()
+            raise
+        if closed:
+            calls = ("call that a crash had left open was", "calls that a crash had left open were")
+            news.append(f"{counted(closed, *calls)} closed as abandoned.")
+        return news
 
-    @abstractmethod
-    async def close(self) -> None:
+    def _connect(self) -> list[str]:
+        try:
+            news = self._db.connect(write=self._writes)
+            if self._writes:
+                with self._db.transaction():
+                    self._show_life()
+        except Exception as exc:
+            error = self._db.error(exc)
+            self._db.close()
+            raise error from exc
+        return news
+
+    def close(self) -> None:
         """Close the store."""
+        is_writer = self._writer and self._pid == os.getpid()  # a forked child is not the one
+        if self._db.is_open and is_writer:
+            with suppress(Exception):
+                self._db.forget_writer(self._writer)
+        self._is_open, self._writer = False, ""
+        self._db.close()
 
-    @abstractmethod
-    async def write(self, batch: RowBatch, writer: str | None = None) -> None:
+    # Writers: an open call belongs to a process. When that is gone, nobody will end the call
+
+    def _show_life(self) -> None:
+        """Note that this process writes, within a transaction."""
+        if self._pid != os.getpid() or not self._writer:
+            self._pid = os.getpid()
+            self._writer = f"{self._pid}-{token_hex(6)}"
+        self._db.hold(self._writer)
+        now = time.time()
+        self._db.fetch(
+            "INSERT INTO writers VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at",
+            self._writer,
+            self._pid,
+            now,
+            now,
+        )
+
+    @guarded
+    def recover(self) -> int:
+        """Close the calls of processes that are gone as abandoned. Return how many there were."""
+        count = 0
+        with self.db.transaction():
+            # Those that have left calls open without having a row are among them.
+            writers = self.db.fetch(
+                "SELECT id, seen_at FROM writers UNION ALL SELECT DISTINCT writer, 0.0 FROM calls "
+                "WHERE writer > '' AND writer NOT IN (SELECT id FROM writers)"
+            )
+            for key, seen in sorted(tuple(row) for row in writers):
+                if key != self._writer and self.db.is_gone(key):
+                    for call in self._calls_where("c.writer = ?", key):
+                        count += self._abandon(call, seen)
+                    self.db.forget_writer(key)
+        return count
+
+    def _abandon(self, call: StoredCall, seen: float) -> int:
+        head, session = call.head, self._session(call.head.session_id)
+        locale = session.info.get("locale") if session else None
+        record = abandoned(call.record, seen or head.updated_at, locale)
+        row = call_row(record, head.session_id, head.position, head.at, head.updated_at, "")
+        self.codec.compress([row])
+        closed = self.db.fetch(
+            "UPDATE calls SET status = ?, reason = ?, duration_ms = ?, writer = NULL, size = ?, payload = ? "
+            "WHERE session_id = ? AND call_id = ? AND writer IS NOT NULL RETURNING 1",
+            row.status,
+            row.reason,
+            row.duration_ms,
+            row.size,
+            row.payload,
+            head.session_id,
+            head.call_id,
+        )
+        return len(closed)
+
+    # Writing
+
+    @guarded
+    def write(self, batch: RowBatch, writer: str | None = None) -> None:
         """Write all of a batch, or nothing. When this returns, the batch is durable.
 
         Writing the same row again changes nothing. A call that has ended does not open again; one that was
@@ -143,160 +224,101 @@ class Store(ABC):
             batch: The rows. A call whose id is taken by another call of its session is renamed in it.
             writer: The process that the open calls belong to. Default: this one.
         """
+        db, own_ids = self.db, [row.call_id for row in batch.calls]
+        for attempt in range(ATTEMPTS):
+            try:
+                with db.transaction():
+                    if attempt:
+                        self._rename(batch.calls, own_ids)
+                    self._write(batch, writer)
+            except (TypeError, ValueError, OverflowError) as exc:  # a value that no column takes
+                raise HistoryError(f"{type(exc).__name__}: {exc}") from exc
+            except db.conflict:  # an id that another call has, perhaps since a moment ago
+                if attempt + 1 == ATTEMPTS:
+                    raise
+            else:
+                return
 
-    def _note_blobs(self, batch: RowBatch) -> None:
-        """Note that a batch is durable."""
-        known = self._with_blobs
-        for row in batch.calls:
-            if row.is_open and row.blobs:
-                known.add((row.session_id, row.owner))
-            elif known and not row.is_open:
-                known.discard((row.session_id, row.owner))
-
-    @abstractmethod
-    async def _run(self, work: Work[_T]) -> _T:
-        """Do something with the connection."""
-
-    @abstractmethod
-    async def _transact(self, work: Work[_T]) -> _T:
-        """Do something in one transaction."""
-
-    async def _read(self, work: Work[_T]) -> _T:
-        """Read several things as they are at one moment, where that makes a difference."""
-        return await self._run(work)
-
-    async def _load_dictionaries(self, db: Database, *, write: bool) -> None:
-        """Make all payloads of the store readable, and those that are written now."""
-        if write:
-            await db.fetch(
-                "INSERT INTO dictionaries VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                self.codec.dictionary_id,
-                shipped_dictionary(),
-                time.time(),
-                "shipped",
-            )
-        for (data,) in await db.fetch("SELECT data FROM dictionaries"):
-            self.codec.add_dictionary(data)
-
-    async def _recovery_news(self) -> list[str]:
-        closed = await self.recover()
-        return [news_of_closed(closed)] if closed else []
-
-    async def recover(self) -> int:
-        """Close the calls of processes that are gone as abandoned. Return how many there were."""
-        return await self._transact(self._recover)
-
-    async def _recover(self, db: Database) -> int:
-        count = 0
-        for key, seen in await self.writers.gone(db):
-            for call in await queries.calls_of_writer(db, key):
-                count += await self._abandon(db, call, seen)
-            await self.writers.forget(db, key)
-        return count
-
-    async def _abandon(self, db: Database, call: StoredCall, seen: float) -> int:
-        head = call.head
-        session = await queries.session(db, head.session_id)
-        locale = session.info.get("locale") if session else None
-        record = abandoned(call.record, seen or head.updated_at, locale)
-        report, encoded = record.report, self.codec.encode(record)
-        await db.store_blobs(encoded.blobs)
-        closed = await db.fetch(
-            "UPDATE calls SET status = ?, reason = ?, duration_ms = ?, writer = NULL, size = ?, payload = ? "
-            "WHERE session_id = ? AND call_id = ? AND writer IS NOT NULL RETURNING key",
-            report.status.value,
-            report.notes.get("reason"),
-            report.notes.get("durationMs"),
-            encoded.size,
-            encoded.payload,
-            head.session_id,
-            head.call_id,
+    def _write(self, batch: RowBatch, writer: str | None) -> None:
+        # All processes write sessions in the same order, so that two never deadlock.
+        self._db.execute_many(
+            _SESSIONS,
+            [
+                (row.session_id, row.cwd, row.title, row.info, row.created_at, row.updated_at)
+                for row in sorted(batch.sessions, key=lambda row: row.session_id)
+            ],
         )
-        blobs = [blob.hash for blob in encoded.blobs]
-        await db.use_blobs([(head.session_id, key, blobs) for (key,) in closed])
-        return len(closed)
+        self._show_life()
+        self._write_calls(batch.calls, writer or self._writer)
+        self._db.execute_many(
+            _MESSAGES,
+            [
+                (
+                    row.session_id, row.key, row.message_id, row.part, row.position, row.kind,
+                    row.at, row.size, row.payload,
+                )
+                for row in batch.messages
+            ],
+        )  # fmt: skip
 
-    # Reading
+    def _write_calls(self, calls: Sequence[CallRow], writer: str) -> None:
+        values = [
+            (
+                row.session_id, row.call_id, row.position, row.name, row.title, row.kind,
+                row.status, row.reason, row.at, row.updated_at, row.duration_ms,
+                writer if row.is_open else None, row.size, row.payload, row.key,
+            )
+            for row in calls
+        ]  # fmt: skip
+        # One statement can't write the same row twice.
+        is_unique = len({(row.session_id, row.key) for row in calls}) == len(calls)
+        rest = len(values) % WIDE if is_unique else len(values)
+        self._db.execute_many(_ONE_CALL, values[:rest])
+        for begin in range(rest, len(values), WIDE):
+            self._db.fetch(_WIDE_CALLS, *chain.from_iterable(values[begin : begin + WIDE]))
 
-    async def heads(self, query: Query) -> list[Head]:
-        """Return the summaries of the calls that a query selects, the newest first."""
-        await self._index_for(query)
-        return await self._run(lambda db: queries.heads(db, query))
-
-    async def calls(self, query: Query) -> list[StoredCall]:
-        """Return the complete calls that a query selects, the newest first."""
-        await self._index_for(query)
-        return await self._read(lambda db: queries.calls(db, query))
-
-    async def session(self, session_id: str) -> StoredSession | None:
-        """Return a session, or None if there is none with that id."""
-        return await self._run(lambda db: queries.session(db, session_id))
-
-    async def sessions(
-        self,
-        *,
-        cwd: str | None = None,
-        before: tuple[float, str] | None = None,
-        limit: int = 50,
-    ) -> list[StoredSession]:
-        """Return sessions, the most recently used first.
-
-        Args:
-            cwd: Return only the sessions of this directory.
-            before: Where an earlier page ended: the `updated_at` and id of its last session.
-            limit: How many sessions to return at most.
-        """
-        return await self._run(lambda db: queries.sessions(db, cwd, before, limit))
-
-    async def timeline(
-        self, session_id: str, *, after: int = -1, limit: int = 100
-    ) -> Sequence[StoredCall | StoredMessage]:
-        """Return a session's messages and calls after a position, in order."""
-        return await self._read(lambda db: queries.timeline(db, session_id, after, limit))
-
-    async def last_position(self, session_id: str) -> int:
-        """Return the position of the last entry of a session's timeline, or -1."""
-        return await self._run(lambda db: queries.last_position(db, session_id))
-
-    async def stats(self, query: Query) -> Stats:
-        """Return counts, failures, durations and bytes of the calls that a query selects.
-
-        `file_bytes` and `indexed` are those of the whole store.
-        """
-        await self._index_for(query)
-        return await self._read(lambda db: queries.stats(db, query))
-
-    async def count(self, query: Query) -> int:
-        """Return how many calls a query selects."""
-        await self._index_for(query)
-        return await self._run(lambda db: queries.count(db, query))
-
-    async def fill(self, limit: int) -> Fill:
-        """Return how full the store is, and how many calls must go to meet a limit of bytes."""
-        return await self._run(lambda db: db.fill(limit))
+    def _rename(self, calls: Iterable[CallRow], own_ids: Iterable[str]) -> None:
+        """Assign calls ids that no other call of their session has, within a transaction."""
+        taken: dict[tuple[str, str], str] = {}
+        for row, own_id in zip(calls, own_ids, strict=True):
+            for name in possible_ids(own_id):
+                where = row.session_id, name
+                found = self._db.fetch_value(
+                    "SELECT key FROM calls WHERE session_id = ? AND call_id = ?", *where
+                )
+                if taken.get(where, found or row.key) == row.key:
+                    taken[where], row.call_id = row.key, name
+                    break
 
     # Upkeep
 
-    async def _index_for(self, query: Query) -> None:
-        """Index what is not indexed yet, if the query is a search. A process that can't write skips it."""
-        if query.search is not None:
-            with suppress(StoreUnavailable):
-                while await self.index(wait=True):
-                    pass
-
-    @abstractmethod
-    async def index(self, limit: int = 200, *, wait: bool = False) -> int:
+    @guarded
+    def index(self, limit: int = 200) -> int:
         """Index calls for the search.
 
         Args:
             limit: How many calls to index at most.
-            wait: Wait for another process that is indexing; else leave the work to it.
 
         Returns:
-            How many calls were handled. 0 means that nothing is left, or that it was left to another process.
+            How many calls were handled. 0 means that nothing is left, or that another process does it.
         """
+        return retention.index(self.db, -(1 << 62), limit)[1]
 
-    async def prune(self, keep: Retention, *, now: float | None = None, most: int = 500) -> Pruned:
+    def _index_for(self, query: Query) -> None:
+        if query.search is None:
+            return
+        after, last = None, -(1 << 62)
+        try:
+            while after != last:
+                after = last
+                last, _ = retention.index(self.db, after, 200)
+        except Exception as exc:
+            # Who can't write searches what is indexed.
+            if not isinstance(self.db.error(exc), StoreUnavailable):
+                raise
+
+    @guarded
+    def prune(self, keep: Retention, *, now: float | None = None, most: int = 500) -> Pruned:
         """Remove some of what exceeds the limits, and release the space. Call it until it removes nothing.
 
         Args:
@@ -305,15 +327,25 @@ class Store(ABC):
             most: How many calls to remove at once.
 
         Returns:
-            What was removed. If that is no calls and no messages, nothing is left to remove, or another
-            process is doing it.
+            What was removed. If that is no calls and no messages, nothing is left to remove.
         """
-        return await self._transact(lambda db: retention.prune(db, keep, now, most))
+        while True:
+            with self.db.transaction():
+                pruned = retention.prune(self.db, keep, now, most)
+            if not self.db.release(has_removed=bool(pruned.calls or pruned.messages)):
+                return pruned
 
-    async def forget(self, session_id: str) -> Pruned:
+    @guarded
+    def forget(self, session_id: str) -> Pruned:
         """Remove a session, with its calls and messages."""
-        return await self._transact(lambda db: retention.forget(db, session_id))
+        with self.db.transaction():
+            pruned = retention.forget(self.db, column_text(session_id))
+        self.db.release(has_removed=True)
+        return pruned
 
-    @abstractmethod
-    async def vacuum(self) -> Vacuumed:
+    @guarded
+    def vacuum(self) -> Vacuumed:
         """Make the store as small as it can be."""
+        before = self.db.disk_bytes()
+        self.db.vacuum()
+        return Vacuumed(before, self.db.disk_bytes())

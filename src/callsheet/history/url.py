@@ -132,11 +132,13 @@ def store_at(url: str) -> Store:
     Raises:
         BadUrl: The URL names no store.
     """
+    from callsheet.history.store import Store
+
     check_url(url)
     if is_postgres(url):
-        from callsheet.history.postgres_store import PostgresStore
+        from callsheet.history.postgres import PostgresDatabase
 
-        return PostgresStore(url)
-    from callsheet.history.sqlite_store import SqliteStore
+        return Store(PostgresDatabase(url))
+    from callsheet.history.sqlite import SqliteDatabase
 
-    return SqliteStore(file_of(url))
+    return Store(SqliteDatabase(file_of(url)))

@@ -53,11 +53,11 @@ async def agent(url: str, version: int = 1, **more: Any) -> AsyncGenerator[Clien
 async def read(url: str, ask: Callable[[Any], Any]) -> Any:
     """Ask the store as another process would."""
     store = store_at(url)
-    await store.open(write=False)
+    store.open(write=False)
     try:
-        return await ask(store)
+        return ask(store)
     finally:
-        await store.close()
+        store.close()
 
 
 async def load(client: Client, session: str, cwd: Path, **more: Any) -> Any:

@@ -28,8 +28,8 @@ from callsheet.cli.amounts import ago
 from callsheet.cli.history import lookup
 from callsheet.cli.history.table import call_table, short_ids
 from callsheet.history import Head, History, Query
-from callsheet.history.sqlite_connection import VERSION
-from callsheet.history.sqlite_store import SqliteStore
+from callsheet.history.sqlite_file import VERSION
+from callsheet.history.store import Store
 from callsheet.report.humanize import short_duration
 from callsheet.report.terminal import CallRecord
 from tests.support.shells import CALLSHEET, Terminal, without_escapes
@@ -119,7 +119,7 @@ def test_filters_choose_calls(cli: Cli, options: list[str], tools: list[str]) ->
         (["prune", "--older-than", "30"], "expected a number and a unit"),
         (["prune", "--max-size", "much"], "500MB, 2GB"),
         (["prune", "--keep-calls", "1"], "say --yes"),
-        (["prune", "--max-size", "100kB"], "an empty history takes 1"),
+        (["prune", "--max-size", "80kB"], "an empty history takes 9"),
         (["forget", "BBBB"], "say --yes"),
         (["forget", TWO], "say --yes"),
         (["forget"], "SESSION"),
@@ -174,14 +174,14 @@ def test_what_is_left_out_is_reported_where_nobody_has_asked_for_less(
 
 def test_ctrl_c_ends_a_long_list(own: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keep_many(f"sqlite:///{tmp_path}/h.sqlite", 30)
-    heads = SqliteStore.heads
+    heads = Store.heads
 
-    async def interrupted(store: SqliteStore, query: Query) -> list[Head]:
-        if query.limit == 10:
+    def interrupted(store: Store, query: Query) -> list[Head]:
+        if query.before is not None:
             signal.raise_signal(signal.SIGINT)
-        return await heads(store, query)
+        return heads(store, query)
 
-    monkeypatch.setattr(SqliteStore, "heads", interrupted)
+    monkeypatch.setattr(Store, "heads", interrupted)
     monkeypatch.setattr(lookup, "PAGE", 10)
     done = own("history")
     assert (done.code, len(done.out.splitlines())) == (130, 10)
@@ -257,7 +257,7 @@ def test_a_server_without_its_package_shows_what_to_install(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "asyncpg", None)
-    monkeypatch.setitem(sys.modules, "callsheet.history.postgres_store", None)
+    monkeypatch.setitem(sys.modules, "callsheet.history.postgres", None)
     done = cli("history", "--history", "postgresql://me:secret@localhost/x")
     assert (done.code, done.out) == (1, "")
     assert "callsheet[postgres]" in done.err

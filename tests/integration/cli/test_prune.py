@@ -13,7 +13,7 @@ import pytest
 
 from callsheet import Session
 from callsheet.history import History, Pruned, Retention
-from callsheet.history.sqlite_store import SqliteStore
+from callsheet.history.store import Store
 from tests.integration.cli.test_history import listed
 from tests.support.shells import Terminal
 from tests.support.stores import ONE, TWO, Cli, fill, fill_with_spill
@@ -102,15 +102,18 @@ def test_forget_asks_also_if_the_whole_id_is_passed(
 def test_ctrl_c_ends_a_prune_between_two_steps(
     tmp_path: Path, own: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url, prune = f"sqlite:///{tmp_path}/h.sqlite", SqliteStore.prune
+    url, prune = f"sqlite:///{tmp_path}/h.sqlite", Store.prune
     spill = asyncio.run(fill_with_spill(url, tmp_path))
     asyncio.run(fill(url, tmp_path))
 
-    async def interrupted(store: SqliteStore, keep: Retention, *, now: float) -> Pruned:
-        signal.raise_signal(signal.SIGINT)
-        return await prune(store, keep, now=now, most=1)
+    steps = iter(range(9))
 
-    monkeypatch.setattr(SqliteStore, "prune", interrupted)
+    def interrupted(store: Store, keep: Retention, *, now: float) -> Pruned:
+        if next(steps):
+            signal.raise_signal(signal.SIGINT)
+        return prune(store, keep, now=now, most=1)
+
+    monkeypatch.setattr(Store, "prune", interrupted)
     assert own("history", "prune", "--keep-calls", "0", "--yes").code == 130
     assert len(listed(own)) == 6
     assert not spill.exists()  # it was of the call that went

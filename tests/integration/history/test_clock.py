@@ -41,11 +41,11 @@ class Use:
     async def write(self) -> None:
         item = replace(engines.call(self.made, session=f"s{self.made % 3}"), at=self.clock[0])
         self.made += 1
-        await self.store.write(batch([item], self.store.codec))
+        self.store.write(batch([item], self.store.codec))
 
     async def tidy(self, keep: Retention = KEEP) -> int:
         removed = 0
-        while (pruned := await self.store.prune(keep)).calls:
+        while (pruned := self.store.prune(keep)).calls:
             removed += pruned.calls
         return removed
 
@@ -90,7 +90,7 @@ async def test_a_clock_that_jumps_and_comes_back_removes_nothing(
         assert await use.call() == 0
     # Those of the wrong time block nothing, and go with their neighbours.
     await use.days(110)
-    left = await store.count(Query())
+    left = store.count(Query())
     assert 85 <= left <= 95 + (jump if 0 < jump < 90 else 0)
 
 
@@ -114,5 +114,5 @@ async def test_calls_of_a_future_that_never_came_do_not_push_out_what_is_new(
     clock[0] -= 400 * DAY
     for _ in range(2):
         await use.days(5, keep)
-    left = {head.call_id for head in await store.heads(Query())}
+    left = {head.call_id for head in store.heads(Query())}
     assert left == {f"call_s{n % 3}_{n}" for n in range(10, 20)}

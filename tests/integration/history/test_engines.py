@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from callsheet.history import NotKept, Query, Retention, Store, StoreTooNew, store_at
+from callsheet.history import History, NotKept, Query, Retention, Store, StoreTooNew, store_at
 from callsheet.history.rows import StoredCall
 from tests.support.engines import (
     NOON,
@@ -34,71 +34,72 @@ NOISE = random.Random(0).randbytes(9000).hex()
 async def test_what_is_written_is_read_again_whole_the_newest_first(store: Store) -> None:
     texts = ["", "short", LARGE, "nul \0 in it", "\0blob:00", "日本語 ß é 🙂", LARGE + "other"]
     given = [call(number, text) for number, text in enumerate(texts)]
-    await store.write(batch(given))
-    found = await store.calls(Query())
+    store.write(batch(given))
+    found = store.calls(Query())
     assert [one.record for one in found] == [one.record for one in reversed(given)]
     assert [one.head.at for one in found] == [one.at for one in reversed(given)]
     assert [one.head.position for one in found] == [6, 5, 4, 3, 2, 1, 0]
-    assert found == await store.calls(Query(session_id="s1"))
-    assert await store.calls(Query(call_id="call_s1_2")) == [found[4]]
+    assert found == store.calls(Query(session_id="s1"))
+    assert store.calls(Query(call_id="call_s1_2")) == [found[4]]
 
 
-async def test_nul_in_an_id_is_no_reason_to_keep_nothing(store: Store) -> None:
-    await store.write(batch([message(1, "said", session="a\0b"), call(2)]))
-    assert len(await store.timeline("a\0b")) == 1
-    assert await store.session("a\0b") is not None
-    assert await ids(store, call_id="a\0b") == []
+async def test_nul_in_an_id_is_no_reason_to_keep_nothing(store: Store, url: str) -> None:
+    async with History(url) as history:
+        history.session("a\0b").say("agent", "m\0", [{"type": "text", "text": "said"}])
+    assert len(store.timeline("a\0b")) == 1
+    assert store.session("a\0b") is not None
+    assert ids(store, call_id="a\0b") == []
 
 
 async def test_a_call_changes_until_it_has_ended_and_keeps_its_place(store: Store) -> None:
-    await store.write(batch([call(1, "", status="in_progress")]))
-    assert await ids(store, status="open") == ["call_s1_1"]
-    await store.write(batch([replace(call(1, LARGE), at=NOON + 50, position=50)]))
-    (found,) = await store.calls(Query())
+    store.write(batch([call(1, "", status="in_progress")]))
+    assert ids(store, status="open") == ["call_s1_1"]
+    store.write(batch([replace(call(1, LARGE), at=NOON + 50, position=50)]))
+    (found,) = store.calls(Query())
     assert (found.head.status, found.head.at, found.head.position) == ("completed", NOON + 1, 1)
-    await store.write(batch([call(1, "late", status="in_progress")]))
-    await store.write(batch([call(1, "later", status="failed")]))
-    assert await store.calls(Query()) == [found]
-    assert await ids(store, status="open") == []
+    store.write(batch([call(1, "late", status="in_progress")]))
+    store.write(batch([call(1, "later", status="failed")]))
+    assert store.calls(Query()) == [found]
+    assert ids(store, status="open") == []
 
 
 async def test_the_same_rows_again_change_nothing(store: Store) -> None:
     given = batch(
         [call(1, LARGE), call(2, "", status="in_progress"), message(3, "said"), message(4, LARGE)]
     )
-    await store.write(given)
-    before = await everything(store)
-    await store.write(given)
-    assert await everything(store) == before
+    store.write(given)
+    before = everything(store)
+    store.write(given)
+    assert everything(store) == before
     twice = replace(given, calls=given.calls * 2, messages=given.messages * 2)
-    await store.write(replace(twice, sessions=given.sessions * 2, blobs=given.blobs * 2))
-    assert await everything(store) == before
+    store.write(replace(twice, sessions=given.sessions * 2))
+    assert everything(store) == before
 
 
-async def everything(store: Store) -> Any:
-    stats = await store.stats(Query())
+def everything(store: Store) -> Any:
+    stats = store.stats(Query())
     return (
-        await store.calls(Query()),
-        await store.timeline("s1"),
-        await store.sessions(),
+        store.calls(Query()),
+        store.timeline("s1"),
+        store.sessions(),
         replace(stats, file_bytes=0),
     )
 
 
 async def test_a_session_keeps_its_name_and_tells_when_it_was_last_used(store: Store) -> None:
-    await store.write(batch([call(1)]))
+    store.write(batch([call(1)]))
     later = batch([call(2)])
     later.sessions[0].title, later.sessions[0].cwd = "another", "/else"
-    await store.write(later)
-    await store.write(batch([call(3, at=NOON - 9, session="s1")]))
-    found = await store.session("s1")
+    store.write(later)
+    store.write(batch([call(3, at=NOON - 9, session="s1")]))
+    found = store.session("s1")
     assert found is not None
     assert (found.title, found.cwd, found.updated_at, found.calls) == ("s1", "/code", NOON + 2, 3)
-    assert await store.session("none") is None
+    assert store.session("none") is None
 
 
 async def test_calls_are_found_by_each_condition(store: Store) -> None:
-    await store.write(
+    store.write(
         batch(
             [
                 call(1, name="read"),
@@ -110,42 +111,42 @@ async def test_calls_are_found_by_each_condition(store: Store) -> None:
         )
     )
     s1, s2 = (lambda *numbers: [f"call_s1_{one}" for one in numbers]), ["call_s2_5"]
-    assert await ids(store) == [*s2, *s1(4, 3, 2, 1)]
-    assert await ids(store, session_id="s2") == s2
-    assert await ids(store, tool="read") == s1(1)
-    assert await ids(store, status="completed") == [*s2, *s1(1)]
-    assert await ids(store, status="failed") == await ids(store, status="timeout") == s1(2)
-    assert await ids(store, status="cancelled") == s1(3)
-    assert await ids(store, status="open") == await ids(store, status="in_progress") == s1(4)
-    assert await ids(store, since=NOON + 2, until=NOON + 4) == s1(3, 2)
-    assert await ids(store, limit=2) == [*s2, *s1(4)]
-    assert await ids(store, id_part="call_s2") == await ids(store, id_part="2_5") == s2
-    assert await ids(store, id_part="_s1_") == await ids(store, id_part="%") == []
-    assert await ids(store, tool="\udcff") == await ids(store, id_part="\udcff") == []
-    assert await store.session("\udcff") is None
-    assert await ids(store, call_id="none") == await ids(store, tool="bash", until=NOON) == []
+    assert ids(store) == [*s2, *s1(4, 3, 2, 1)]
+    assert ids(store, session_id="s2") == s2
+    assert ids(store, tool="read") == s1(1)
+    assert ids(store, status="completed") == [*s2, *s1(1)]
+    assert ids(store, status="failed") == ids(store, status="timeout") == s1(2)
+    assert ids(store, status="cancelled") == s1(3)
+    assert ids(store, status="open") == ids(store, status="in_progress") == s1(4)
+    assert ids(store, since=NOON + 2, until=NOON + 4) == s1(3, 2)
+    assert ids(store, limit=2) == [*s2, *s1(4)]
+    assert ids(store, id_part="call_s2") == ids(store, id_part="2_5") == s2
+    assert ids(store, id_part="_s1_") == ids(store, id_part="%") == []
+    assert ids(store, tool="\udcff") == ids(store, id_part="\udcff") == []
+    assert store.session("\udcff") is None
+    assert ids(store, call_id="none") == ids(store, tool="bash", until=NOON) == []
 
 
 async def test_pages_go_through_all_calls_of_the_same_moment_once(store: Store) -> None:
     given = [call(number, session=f"s{number % 3}", at=NOON) for number in range(20)]
-    await store.write(batch(given))
+    store.write(batch(given))
     found, before = [], None
-    while page := await store.heads(Query(before=before, limit=3)):
+    while page := store.heads(Query(before=before, limit=3)):
         found += [head.call_id for head in page]
         before = (page[-1].at, page[-1].session_id, page[-1].call_id)
     assert sorted(found) == sorted(one.record.report.tool_call_id for one in given)
-    assert found == await ids(store)
+    assert found == ids(store)
 
 
 async def test_sessions_come_in_pages_the_last_used_first(store: Store) -> None:
-    await store.write(batch([call(number, session=f"s{number}") for number in range(7)]))
+    store.write(batch([call(number, session=f"s{number}") for number in range(7)]))
     found, before = [], None
-    while page := await store.sessions(before=before, limit=3):
+    while page := store.sessions(before=before, limit=3):
         found += [one.session_id for one in page]
         before = (page[-1].updated_at, page[-1].session_id)
     assert found == [f"s{number}" for number in reversed(range(7))]
-    assert await store.sessions(cwd="/else") == []
-    assert len(await store.sessions(cwd="/code")) == 7
+    assert store.sessions(cwd="/else") == []
+    assert len(store.sessions(cwd="/code")) == 7
 
 
 async def test_a_timeline_has_what_was_said_and_done_in_order_in_pages(store: Store) -> None:
@@ -153,16 +154,16 @@ async def test_a_timeline_has_what_was_said_and_done_in_order_in_pages(store: St
         call(number) if number % 3 else message(number, f"said {number} " + LARGE * (number == 6))
         for number in range(10)
     ]
-    await store.write(batch(given))
-    await store.write(batch([call(1, session="s2")]))
+    store.write(batch(given))
+    store.write(batch([call(1, session="s2")]))
     found, after = [], -1
-    while page := await store.timeline("s1", after=after, limit=4):
+    while page := store.timeline("s1", after=after, limit=4):
         found += page
         after = page[-1].head.position if isinstance(page[-1], StoredCall) else page[-1].position
     assert [one.record if isinstance(one, StoredCall) else tuple(one.blocks) for one in found] == [
         one.record if hasattr(one, "record") else one.blocks for one in given
     ]
-    assert (await store.last_position("s1"), await store.last_position("none")) == (9, -1)
+    assert (store.last_position("s1"), store.last_position("none")) == (9, -1)
 
 
 # Searching
@@ -186,10 +187,10 @@ QUESTIONS = [
 
 
 async def test_words_phrases_and_beginnings_are_found(store: Store) -> None:
-    await store.write(batch([call(number, text) for number, text in TEXTS.items()]))
+    store.write(batch([call(number, text) for number, text in TEXTS.items()]))
 
     async def found(text: str) -> list[int]:
-        return sorted(int(key.rsplit("_", 1)[1]) for key in await ids(store, search=text))
+        return sorted(int(key.rsplit("_", 1)[1]) for key in ids(store, search=text))
 
     assert await found("quick brown") == [1, 2]
     assert await found('"quick brown"') == [1]
@@ -206,14 +207,14 @@ async def test_words_phrases_and_beginnings_are_found(store: Store) -> None:
 
 
 async def test_a_call_is_found_as_it_ended_not_as_it_was(store: Store) -> None:
-    await store.write(batch([call(1, "pear", status="in_progress"), call(2, "apple")]))
-    assert await ids(store, search="pear") == []
-    await store.write(batch([call(1, "plum")]))
-    assert await ids(store, search="pear") == []
-    assert await ids(store, search="plum") == ["call_s1_1"]
-    assert (await store.stats(Query(search="plum"))).calls == 1
-    assert (await store.stats(Query())).indexed == 2
-    assert await store.index() == 0
+    store.write(batch([call(1, "pear", status="in_progress"), call(2, "apple")]))
+    assert ids(store, search="pear") == []
+    store.write(batch([call(1, "plum")]))
+    assert ids(store, search="pear") == []
+    assert ids(store, search="plum") == ["call_s1_1"]
+    assert (store.stats(Query(search="plum"))).calls == 1
+    assert (store.stats(Query())).indexed == 2
+    assert store.index() == 0
 
 
 # Removing
@@ -222,18 +223,18 @@ async def test_a_call_is_found_as_it_ended_not_as_it_was(store: Store) -> None:
 async def test_the_oldest_go_first_with_what_was_said_before_them(store: Store) -> None:
     items: list[Any] = [call(number) for number in (1, 2, 4, 6)]
     items += [message(0, "a"), message(3, LARGE), message(5, "c"), call(9, status="in_progress")]
-    await store.write(batch(items))
-    assert await pruned(store, Retention(max_calls=3)) == (2, 1)
-    assert [place(one) for one in await store.timeline("s1")] == [3, 4, 5, 6, 9]
-    assert await pruned(store, Retention(max_age=0)) == (2, 2)
-    assert await ids(store) == ["call_s1_9"]
-    assert (await store.stats(Query())).sessions == 1
+    store.write(batch(items))
+    assert pruned(store, Retention(max_calls=3)) == (2, 1)
+    assert [place(one) for one in store.timeline("s1")] == [3, 4, 5, 6, 9]
+    assert pruned(store, Retention(max_age=0)) == (2, 2)
+    assert ids(store) == ["call_s1_9"]
+    assert (store.stats(Query())).sessions == 1
 
 
-async def pruned(store: Store, keep: Retention) -> tuple[int, int]:
+def pruned(store: Store, keep: Retention) -> tuple[int, int]:
     """Prune until nothing is left to be removed. Gives how many calls and messages were."""
     calls = messages = 0
-    while (done := await store.prune(keep, now=NOON + 1000, most=2)).calls or done.messages:
+    while (done := store.prune(keep, now=NOON + 1000, most=2)).calls or done.messages:
         calls += done.calls
         messages += done.messages
     return calls, messages
@@ -244,112 +245,106 @@ def place(one: Any) -> int:
 
 
 async def test_each_session_has_its_own_bounds(store: Store) -> None:
-    await store.write(
-        batch([call(n, session=f"s{n % 2}") for n in range(10)] + [call(50, session="s2")])
-    )
-    assert await pruned(store, Retention(session_max_calls=2)) == (6, 0)
-    assert sorted(await ids(store)) == [
+    store.write(batch([call(n, session=f"s{n % 2}") for n in range(10)] + [call(50, session="s2")]))
+    assert pruned(store, Retention(session_max_calls=2)) == (6, 0)
+    assert sorted(ids(store)) == [
         "call_s0_6", "call_s0_8", "call_s1_7", "call_s1_9", "call_s2_50",
     ]  # fmt: skip
 
 
 async def test_a_text_that_others_show_stays_and_goes_with_the_last(store: Store) -> None:
-    await store.write(batch([call(1, LARGE), call(2, LARGE, session="s2"), message(3, LARGE)]))
-    kept = (await store.stats(Query())).stored
-    await store.forget("s2")
-    assert [one.record for one in await store.calls(Query())] == [call(1, LARGE).record]
-    await store.forget("s1")
-    stats = await store.stats(Query())
+    store.write(batch([call(1, LARGE), call(2, LARGE, session="s2"), message(3, LARGE)]))
+    kept = (store.stats(Query())).stored
+    store.forget("s2")
+    assert [one.record for one in store.calls(Query())] == [call(1, LARGE).record]
+    store.forget("s1")
+    stats = store.stats(Query())
     assert kept > (stats.stored, stats.calls, stats.sessions, stats.messages)[0] == 0
     assert (stats.calls, stats.sessions, stats.messages, stats.indexed) == (0, 0, 0, 0)
 
 
 async def test_what_was_shown_only_for_a_while_does_not_stay(store: Store) -> None:
     for number in range(5):
-        await store.write(batch([call(1, NOISE + str(number), status="in_progress")]))
-    await store.write(batch([call(1, "short"), call(2, LARGE)]))
-    await store.vacuum()
-    assert (await store.stats(Query())).stored < 2000
-    assert [one.record for one in await store.calls(Query())] == [
+        store.write(batch([call(1, NOISE + str(number), status="in_progress")]))
+    store.write(batch([call(1, "short"), call(2, LARGE)]))
+    store.vacuum()
+    assert (store.stats(Query())).stored < 2000
+    assert [one.record for one in store.calls(Query())] == [
         call(2, LARGE).record, call(1, "short").record,
     ]  # fmt: skip
 
 
 async def test_the_spill_files_of_what_is_removed_are_named(store: Store) -> None:
     notes = {"truncated": {"spill": "/spills/a", "others": [{"spill": "/spills/b"}]}}
-    await store.write(batch([call(1, notes=notes), call(2)]))
-    done = await store.prune(Retention(max_calls=1), now=NOON)
+    store.write(batch([call(1, notes=notes), call(2)]))
+    done = store.prune(Retention(max_calls=1), now=NOON)
     assert list(done.spills) == ["/spills/a", "/spills/b"]
 
 
 async def test_what_nobody_did_anything_in_goes_with_age(store: Store) -> None:
-    await store.write(
-        batch([message(1, LARGE), message(2, "b", session="s2"), call(3, session="s3")])
-    )
-    done = await store.prune(Retention(max_age=998.5), now=NOON + 1000)
+    store.write(batch([message(1, LARGE), message(2, "b", session="s2"), call(3, session="s3")]))
+    done = store.prune(Retention(max_age=998.5), now=NOON + 1000)
     assert (done.calls, done.messages, done.sessions) == (0, 1, 1)
-    stats = await store.stats(Query())
+    stats = store.stats(Query())
     assert (stats.sessions, stats.messages) == (2, 1)
-    assert [one.session_id for one in await store.sessions()] == ["s3", "s2"]
+    assert [one.session_id for one in store.sessions()] == ["s3", "s2"]
 
 
 async def test_space_is_given_back(store: Store) -> None:
     noise = random.Random(1)
     for start in range(0, 300, 50):
         given = [call(n, noise.randbytes(20_000).hex()) for n in range(start, start + 50)]
-        await store.write(batch(given))
-    full = (await store.stats(Query())).file_bytes
+        store.write(batch(given))
+    full = (store.stats(Query())).file_bytes
     assert full > 6_000_000
     keep = Retention(max_calls=3)
-    while (await store.prune(keep, now=NOON)).calls:
+    while (store.prune(keep, now=NOON)).calls:
         pass
-    await store.vacuum()
-    assert (await store.stats(Query())).file_bytes < full - 5_000_000
-    assert len(await store.calls(Query())) == 3
+    store.vacuum()
+    assert (store.stats(Query())).file_bytes < full - 5_000_000
+    assert len(store.calls(Query())) == 3
 
 
 async def test_a_store_that_is_too_large_is_made_smaller_by_its_oldest(store: Store) -> None:
     noise = random.Random(2)
-    await store.write(batch([call(n, noise.randbytes(50_000).hex()) for n in range(200)]))
-    await pruned(store, Retention(max_bytes=6_000_000))
-    left = await ids(store, limit=1000)
+    store.write(batch([call(n, noise.randbytes(50_000).hex()) for n in range(200)]))
+    pruned(store, Retention(max_bytes=6_000_000))
+    left = ids(store, limit=1000)
     assert 40 < len(left) < 160
     assert left == [f"call_s1_{n}" for n in reversed(range(200 - len(left), 200))]
 
 
 async def test_what_goes_for_a_limit_of_bytes_is_told_beforehand(store: Store) -> None:
-    empty = await store.fill(0)
+    empty = store.fill(0)
     assert (empty.used, empty.surplus) == (empty.least, 0)
     noise = random.Random(3)
-    await store.write(batch([call(n, noise.randbytes(9_000).hex()) for n in range(100)]))
-    full = await store.fill(0)
+    store.write(batch([call(n, noise.randbytes(9_000).hex()) for n in range(100)]))
+    full = store.fill(0)
     assert (full.least, full.surplus) == (empty.least, 100)
-    assert (await store.fill(100_000_000)).surplus == 0
+    assert (store.fill(100_000_000)).surplus == 0
     limit = full.least + (full.used - full.least) // 2
-    told = (await store.fill(limit)).surplus
-    await pruned(store, Retention(max_bytes=limit))
-    gone = 100 - await store.count(Query())
+    told = (store.fill(limit)).surplus
+    pruned(store, Retention(max_bytes=limit))
+    gone = 100 - store.count(Query())
     assert 40 <= gone <= 70
     assert abs(told - gone) <= 10
 
 
 async def test_a_session_s_large_texts_count_as_its_bytes(store: Store) -> None:
     noise = random.Random(4)
-    await store.write(batch([call(n, noise.randbytes(50_000).hex()) for n in range(20)]))
-    await store.write(batch([call(n, session="s2") for n in range(20)]))
-    await pruned(store, Retention(session_max_bytes=500_000))
-    assert 5 <= await store.count(Query(session_id="s1")) <= 10
-    assert await store.count(Query(session_id="s2")) == 20
+    store.write(batch([call(n, noise.randbytes(50_000).hex()) for n in range(20)]))
+    store.write(batch([call(n, session="s2") for n in range(20)]))
+    pruned(store, Retention(session_max_bytes=500_000))
+    assert 5 <= store.count(Query(session_id="s1")) <= 10
+    assert store.count(Query(session_id="s2")) == 20
 
 
 async def test_figures_of_some_calls_are_of_their_sessions_and_their_texts(store: Store) -> None:
     large = random.Random(5).randbytes(20_000).hex()
-    await store.write(
-        batch([message(1, "a"), message(2, "b"), call(3, large), call(4, name="read")])
-    )
-    await store.write(batch([message(1, "c", session="s2"), call(2, session="s2")]))
+    store.write(batch([message(1, "a"), message(2, "b"), call(3, large), call(4, name="read")]))
+    store.write(batch([message(1, "c", session="s2"), call(2, session="s2")]))
     every, bash, read, none = [
-        await store.stats(query)
+        store.stats(query)
         for query in (
             Query(), Query(session_id="s1", tool="bash"), Query(tool="read"), Query(tool="no")
         )
@@ -359,8 +354,8 @@ async def test_figures_of_some_calls_are_of_their_sessions_and_their_texts(store
     ]  # fmt: skip
     assert every.stored > bash.stored > 10_000 > read.stored > none.stored == 0
     assert none.file_bytes == every.file_bytes > 0
-    assert await store.count(Query(tool="bash")) == 2
-    assert await store.count(Query(search="make")) == 3
+    assert store.count(Query(tool="bash")) == 2
+    assert store.count(Query(search="make")) == 3
 
 
 # Opening
@@ -369,15 +364,15 @@ async def test_figures_of_some_calls_are_of_their_sessions_and_their_texts(store
 async def test_what_is_not_there_is_not_made_by_reading(url: str) -> None:
     for _ in range(2):
         with pytest.raises(NotKept, match="no history"):
-            await store_at(url).open(write=False)
+            store_at(url).open(write=False)
 
 
 async def test_a_store_of_a_later_version_is_left_alone(
     url: str, engine: str, request: pytest.FixtureRequest
 ) -> None:
     store = store_at(url)
-    await store.open()
-    await store.close()
+    store.open()
+    store.close()
     if engine == "sqlite":
         import sqlite3
 
@@ -389,7 +384,7 @@ async def test_a_store_of_a_later_version_is_left_alone(
         later = "UPDATE callsheet.facts SET value = 99 WHERE name = 'version'"
         server.do(later, request.getfixturevalue("database"))
     with pytest.raises(StoreTooNew, match="99"):
-        await store_at(url).open()
+        store_at(url).open()
 
 
 @needs_postgres
@@ -416,34 +411,34 @@ async def test_both_engines_give_the_same_of_the_same(
     given = batch(items)
     told: list[list[Any]] = []
     for kept in stores:
-        await kept.open()
-        await kept.write(given)
-        told.append([await answers(kept)])
-        told[-1].append(await kept.prune(Retention(max_calls=80), now=NOON))
-        told[-1].append(await kept.prune(Retention(session_max_calls=12), now=NOON))
-        told[-1].append(await answers(kept))
-        told[-1].append(await kept.forget("s1"))
-        told[-1].append(await answers(kept))
-        await kept.close()
+        kept.open()
+        kept.write(given)
+        told.append([answers(kept)])
+        told[-1].append(kept.prune(Retention(max_calls=80), now=NOON))
+        told[-1].append(kept.prune(Retention(session_max_calls=12), now=NOON))
+        told[-1].append(answers(kept))
+        told[-1].append(kept.forget("s1"))
+        told[-1].append(answers(kept))
+        kept.close()
     for one, other in zip(*told, strict=True):
         assert one == other
 
 
-async def answers(store: Store) -> Any:
+def answers(store: Store) -> Any:
     """Return what a store says to many questions."""
     queries = [Query(limit=500), Query(tool="Edit"), Query(session_id="s2", limit=7)]
     queries += [Query(status=one) for one in ("failed", "completed", "open", "cancelled")]
     queries += [Query(since=NOON + 20, until=NOON + 60, limit=500)]
     found: dict[str, Any] = {}
     for query in queries:
-        found[repr(query)] = await store.calls(query)
-        stats = await store.stats(query)
+        found[repr(query)] = store.calls(query)
+        stats = store.stats(query)
         found[f"stats {query}"] = replace(stats, file_bytes=0)
     for text in QUESTIONS:  # the order of what is of the same moment is not told
-        heads = await store.heads(Query(search=text, limit=500))
+        heads = store.heads(Query(search=text, limit=500))
         found[text] = sorted(heads, key=lambda head: (head.session_id, head.call_id))
-    found["sessions"] = await store.sessions()
+    found["sessions"] = store.sessions()
     for number in range(4):
-        found[f"s{number}"] = await store.timeline(f"s{number}", limit=30)
-        found[f"last {number}"] = await store.last_position(f"s{number}")
+        found[f"s{number}"] = store.timeline(f"s{number}", limit=30)
+        found[f"last {number}"] = store.last_position(f"s{number}")
     return found

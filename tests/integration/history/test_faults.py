@@ -20,11 +20,20 @@ import pytest
 
 from callsheet.history import History, HistoryError, Query, StoreUnavailable, spool, writer
 from callsheet.history import history as writing
-from callsheet.history import sqlite_connection as opening
-from callsheet.history.sqlite_store import SqliteStore
+from callsheet.history import sqlite_file as opening
+from callsheet.history.store import Store
 from callsheet.report.terminal import CallRecord
 from tests.support import ROOT
-from tests.support.stores import call, check_whole, count, keep, report, run, store_in
+from tests.support.stores import (
+    call,
+    check_whole,
+    count,
+    keep,
+    raw,
+    report,
+    store_in,
+    store_of,
+)
 
 PATIENCE = 60.0
 RANDOM = random.Random(7)
@@ -70,7 +79,7 @@ class Kept:
     def ids(self, folder: Path | None = None) -> list[str]:
         with store_in(folder or self.file.parent) as store:
             check_whole(store)
-            return sorted(head.call_id for head in run(store.heads(Query(limit=1 << 30))))
+            return sorted(head.call_id for head in store.heads(Query(limit=1 << 30)))
 
 
 @pytest.fixture
@@ -146,9 +155,9 @@ async def test_a_file_that_may_not_grow_is_like_a_full_disk(kept: Kept) -> None:
     kept.put()
     assert await kept.history.flush()
 
-    async def limit(store: Any, more: int) -> None:
-        (pages,) = store.db.execute("PRAGMA page_count").fetchone()
-        store.db.execute(f"PRAGMA max_page_count = {pages + more}")
+    def limit(store: Any, more: int) -> None:
+        (pages,) = raw(store).execute("PRAGMA page_count").fetchone()
+        raw(store).execute(f"PRAGMA max_page_count = {pages + more}")
 
     await kept.history.ask(lambda store: limit(store, 0))
     kept.put(100, size=9000)
@@ -252,12 +261,12 @@ async def test_who_may_only_read_sees_and_searches_what_is_there(tmp_path: Path)
     with small_disk(tmp_path / "d", "9m"):
         with store_in(tmp_path / "d") as store:
             keep(store, call("c1", title="the red fox"), call("c2"))
-            await store.index()
+            store.index()
         subprocess.run(["mount", "-o", "remount,ro", str(tmp_path / "d")], timeout=20, check=True)
         with store_in(tmp_path / "d", write=False) as store:
-            assert len(await store.heads(Query())) == 2
-            assert [one.head.call_id for one in await store.calls(Query(search="fox"))] == ["c1"]
-            assert (await store.stats(Query())).calls == 2
+            assert len(store.heads(Query())) == 2
+            assert [one.head.call_id for one in store.calls(Query(search="fox"))] == ["c1"]
+            assert (store.stats(Query())).calls == 2
 
 
 # Other processes
@@ -282,8 +291,7 @@ async def test_a_lock_of_another_process_is_waited_out(kept: Kept) -> None:
         assert other.stdout is not None
         assert other.stdin is not None
         assert other.stdout.readline() == b"held\n"
-        monkey = kept.history._writer.store.db  # type: ignore[attr-defined]
-        monkey.execute("PRAGMA busy_timeout = 50")
+        await kept.history.ask(lambda store: raw(store).execute("PRAGMA busy_timeout = 50"))
         kept.put(50)
         await kept.fails()
         kept.put(50)
@@ -409,29 +417,27 @@ async def test_a_file_that_is_damaged_while_it_is_open_is_survived(kept: Kept, h
     await after.catches_up()
     await after.close()
     with store_in(kept.file.parent) as store:
-        assert {head.call_id for head in run(store.heads(Query(limit=1 << 30)))} >= set(
-            after.put_ids
-        )
+        assert {head.call_id for head in store.heads(Query(limit=1 << 30))} >= set(after.put_ids)
 
 
-async def checkpointed(store: Any) -> None:
-    store.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    store.db.execute("PRAGMA cache_size = 1")
+def checkpointed(store: Any) -> None:
+    raw(store).execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    raw(store).execute("PRAGMA cache_size = 1")
 
 
 async def test_damage_is_never_set_aside_twice(tmp_path: Path) -> None:
     file = tmp_path / "history.sqlite"
     file.write_bytes(b"noise" * 1000)
-    one, other = SqliteStore(file), SqliteStore(file)
-    assert "set aside" in (await one.open())[0]
+    one, other = store_of(file), store_of(file)
+    assert "set aside" in (one.open())[0]
     keep(one, call("c1"))
-    assert await other.open() == []
-    await other.close()
-    await one.close()
+    assert other.open() == []
+    other.close()
+    one.close()
     for number in range(3):  # within one second
         file.write_bytes(f"noise {number}".encode() * 1000)
-        assert await one.open() != []
-        await one.close()
+        assert one.open() != []
+        one.close()
     assert len(list(tmp_path.glob("*.damaged-*"))) == 4
 
 
@@ -465,12 +471,12 @@ async def test_a_history_of_a_later_version_is_said_once_and_nothing_waits_for_i
     kept: Kept,
 ) -> None:
     with store_in(kept.file.parent) as store:
-        store.db.execute("PRAGMA user_version = 9")
+        raw(store).execute("PRAGMA user_version = 9")
     for _ in range(5):
         kept.put(20, size=3000)
         await kept.fails()
     async with asyncio.timeout(PATIENCE):
-        while len(kept.history._writer._pending):
+        while len(kept.history._writer.pending.rows):
             await asyncio.sleep(0.01)
     assert len(kept.told) == 1
     assert "Nothing is kept" in kept.told[0]
@@ -507,11 +513,12 @@ async def test_what_waits_is_bounded_and_the_oldest_goes_first(
     for _ in range(10):
         kept.put(50, size=4000)
         await kept.fails()
-    pending = kept.history._writer._pending
+    pending = kept.history._writer.pending.rows
     async with asyncio.timeout(PATIENCE):
-        while kept.history._waiting or pending.size > 200_000 or not kept.history.health.lost:
+        waiting = kept.history._writer.pending
+        while waiting.has_entries or pending.size > 200_000 or not kept.history.health.lost:
             await asyncio.sleep(0.01)
-    with kept.history._taking:  # nothing is being packed any more
+    with waiting.busy:  # nothing is being encoded any more
         pass
     lost = kept.history.health.lost
     assert 0 < lost < 500
@@ -538,7 +545,7 @@ async def test_what_is_too_much_for_the_memory_is_spooled(
         await asyncio.sleep(0.1)
     assert kept.history.health.lost == 0
     async with asyncio.timeout(PATIENCE):
-        while kept.history._writer._pending.size > 200_000:
+        while kept.history._writer.pending.rows.size > 200_000:
             await asyncio.sleep(0.01)
     kept.file.parent.unlink()
     await kept.catches_up()
@@ -569,14 +576,14 @@ async def test_a_store_that_has_no_time_for_much_gets_less_at_once(
 ) -> None:
     monkeypatch.setattr(writing, "RETRY", 0.01)
     monkeypatch.setattr(writing, "RETRY_MOST", 0.02)
-    real = SqliteStore.write
+    real = Store.write
 
-    async def slow(store: SqliteStore, batch: Any, writer: str | None = None) -> None:
+    def slow(store: Store, batch: Any, writer: str | None = None) -> None:
         if len(batch.calls) > 30:
             raise StoreUnavailable("it does not answer")
-        await real(store, batch, writer)
+        real(store, batch, writer)
 
-    monkeypatch.setattr(SqliteStore, "write", slow)
+    monkeypatch.setattr(Store, "write", slow)
     kept.put(500)
     await kept.catches_up()
     await kept.close()

@@ -17,7 +17,7 @@ from callsheet.history import History, Query
 from callsheet.report.terminal import CallRecord
 from tests.support import ROOT
 from tests.support.sizes import sized
-from tests.support.stores import check_whole, count, report, run, store_in
+from tests.support.stores import check_whole, count, report, store_in
 
 SRC = str(ROOT / "src")
 
@@ -93,7 +93,7 @@ EXITS = """
 def test_a_program_that_just_exits_leaves_ended_calls(tmp_path: Path, how: str) -> None:
     out = finish(start(EXITS, f"sqlite:///{tmp_path}/history.sqlite", how))
     with store_in(tmp_path, write=False) as store:
-        heads = {head.call_id: head for head in run(store.heads(Query()))}
+        heads = {head.call_id: head for head in store.heads(Query())}
         running, done = out.split()
         assert heads[done].status == "completed"
         assert (heads[running].status, heads[running].reason) == ("failed", "abandoned")
@@ -114,7 +114,7 @@ FORGETS = """
 def test_a_program_that_never_closes_its_history_loses_nothing(tmp_path: Path) -> None:
     finish(start(FORGETS, f"sqlite:///{tmp_path}/history.sqlite"))
     with store_in(tmp_path, write=False) as store:
-        assert [head.status for head in run(store.heads(Query()))] == ["completed"]
+        assert [head.status for head in store.heads(Query())] == ["completed"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
@@ -145,7 +145,7 @@ def test_a_forked_child_keeps_its_own_and_leaves_its_parents(tmp_path: Path) -> 
     """
     finish(start(script, f"sqlite:///{tmp_path}/history.sqlite"))
     with store_in(tmp_path, write=False) as store:
-        found = [(h.session_id, h.call_id, h.status) for h in run(store.heads(Query()))]
+        found = [(h.session_id, h.call_id, h.status) for h in store.heads(Query())]
         assert sorted(found) == [
             ("child", "of child", "completed"),
             ("parent", "after", "completed"),
@@ -160,8 +160,8 @@ def test_a_forked_child_keeps_its_own_and_leaves_its_parents(tmp_path: Path) -> 
 WRITER = """
     import asyncio, sys
     from callsheet import Session
-    from callsheet.history import History, history as writing, sqlite_connection
-    writing.SOON = sqlite_connection.BUSY = 60  # a machine that is busy is no reason to spool
+    from callsheet.history import History, history as writing, sqlite_file
+    writing.SOON = sqlite_file.BUSY = 60  # a machine that is busy is no reason to spool
     url, name, many = sys.argv[1], sys.argv[2], int(sys.argv[3])
     told = []
     async def main():
@@ -188,20 +188,20 @@ READER = """
         store = store_at(sys.argv[1])
         for _ in range(500):
             try:
-                await store.open(write=False)
+                store.open(write=False)
                 break
             except Exception:
                 await asyncio.sleep(0.01)
         seen = 0
         while not Path(sys.argv[2]).exists():
-            calls = await store.calls(Query(limit=30))
+            calls = store.calls(Query(limit=30))
             for call in calls:
                 assert call.record.report.raw_input["text"] == "shared " * 2000
             seen += len(calls)
-            await store.heads(Query(search="echo", limit=5))
-            await store.stats(Query())
+            store.heads(Query(search="echo", limit=5))
+            store.stats(Query())
         print(seen)
-        await store.close()
+        store.close()
     asyncio.run(main())
 """
 
@@ -219,10 +219,9 @@ def test_four_processes_write_and_two_read_at_once(tmp_path: Path) -> None:
     with store_in(tmp_path) as store:
         assert count(store, "calls") == 4 * many
         for n in range(4):
-            found = run(store.timeline(f"w{n}", limit=10_000))
+            found = store.timeline(f"w{n}", limit=10_000)
             said = [one.record.report.content[0].text for one in found]
             assert said == [f"w{n} {number}" for number in range(many)]
             assert {one.head.status for one in found} == {"completed"}
-        assert count(store, "blobs") == 1
-        assert len(run(store.heads(Query(search=f"w3 {many - 1}", limit=500)))) == 1
+        assert len(store.heads(Query(search=f"w3 {many - 1}", limit=500))) == 1
         check_whole(store)

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from callsheet.history import History, Query, spool, store_at
-from callsheet.history import sqlite_connection as opening
+from callsheet.history import sqlite_file as opening
 from callsheet.history.rows import MessageRow, RowBatch, SessionRow
 from tests.support.sizes import sized
 from tests.support.stores import (
@@ -28,7 +28,6 @@ from tests.support.stores import (
     cli_in_process,
     count,
     message,
-    run,
     store_in,
 )
 
@@ -182,7 +181,8 @@ async def test_a_batch_that_was_cut_is_left_out_and_those_before_it_are_kept(
 async def test_one_that_can_not_be_kept_holds_up_nothing(tmp_path: Path) -> None:
     url, said = f"sqlite:///{tmp_path}/h.sqlite", list[str]()
     bad = MessageRow(
-        session_id="s", message_id="m", part=0, position=2**63, kind="user", at=0.0, size=0, payload=b""
+        session_id="s", message_id="m", part=0, position=2**63, kind="user", at=0.0, size=0, payload=b"",
+        key="m 0",
     )  # fmt: skip
     good = batch(store_at(url).codec, message("msg_1", "hello"), message("msg_2", "hello"))
     left(
@@ -205,7 +205,7 @@ async def test_what_no_file_takes_holds_up_nothing_that_is_spooled(tmp_path: Pat
         history.session("sess_1").say("user", "msg_0", HELLO)
         assert await history.flush()
         with locked(file):
-            history.session("bad \ud800").say("user", "msg_1", HELLO)
+            history.session("sess_1", position=1 << 70).say("user", "msg_1", HELLO)
             history.session("sess_1", position=1).say("user", "msg_2", HELLO)
             assert await history.flush()
         async with asyncio.timeout(60):
@@ -297,6 +297,7 @@ async def test_what_version_0_1_0_has_left_is_written(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/h.sqlite"
     made = batch(store_at(url).codec, call("c1"), message("msg_1", "hello", position=1))
     old = msgspec.msgpack.decode(msgspec.msgpack.encode(made))
+    old["blobs"] = []
     for row in (*old["calls"], *old["messages"]):
         del row["key"]
     for ending in (".left", ".taken"):
@@ -329,10 +330,10 @@ def test_a_disk_that_takes_only_a_part_of_a_batch_takes_none_of_it(
             made.append(batch(codec, call("c2", position=1)))
     made.append(batch(codec, call("c3", position=2)))
     made.drop()
-    found = [row.call_id for one in spool.claimed(url) for row in one.first().all(()).calls]
+    found = [row.call_id for one in spool.claimed(url) for row in one.first().batch().calls]
     assert found == ["c1"]
     with store_in(tmp_path) as store:
-        run(store.recover())
+        store.recover()
 
 
 def test_every_entry_of_a_spool_is_known_by_its_key() -> None:

@@ -131,10 +131,10 @@ async def test_the_history_keeps_what_was_approved_and_ran(tmp_path: Path) -> No
     assert "$(echo >ran)" in shown["command"]
     assert "aB3dE6gH9jK2mN5p" not in shown["command"]
     store = store_at(url)
-    await store.open(write=False)
-    (head,) = await store.heads(Query(session_id=session))
-    kept = await store.timeline(session)
-    await store.close()
+    store.open(write=False)
+    (head,) = store.heads(Query(session_id=session))
+    kept = store.timeline(session)
+    store.close()
     assert "$(echo >ran)" in head.title
     assert shown in [
         entry.record.report.raw_input for entry in kept if isinstance(entry, StoredCall)

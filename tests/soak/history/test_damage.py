@@ -22,16 +22,16 @@ from tests.support.stores import cli_in_process, report
 
 PAGE = 4096
 SQL = (
-    "DROP TABLE calls", "DROP TABLE facts", "DROP TABLE writers", "DROP TABLE dictionaries",
-    "DROP TABLE calls_later", "DROP TABLE messages", "DROP TABLE sessions", "DROP TABLE calls_text",
-    "DROP TABLE blob_uses", "DROP TABLE blobs", "DROP TRIGGER calls_changed",
+    "DROP TABLE calls", "DROP TABLE writers",
+    "DROP TABLE unindexed", "DROP TABLE messages", "DROP TABLE sessions", "DROP TABLE calls_text",
+    "DROP TRIGGER calls_added",
     "ALTER TABLE calls RENAME COLUMN title TO words", "ALTER TABLE messages RENAME COLUMN payload TO load",
     "UPDATE calls SET at = 'soon'", "UPDATE calls SET at = 1e300", "UPDATE calls SET payload = 1",
     "UPDATE calls SET status = 'odd', kind = 7", "UPDATE calls SET position = 'first'",
     "UPDATE calls SET title = x'00', name = x'ff'", "UPDATE calls SET size = 'a', duration_ms = 'b'",
     "UPDATE sessions SET info = '{'", "UPDATE sessions SET title = x'ff00ff'",
-    "UPDATE sessions SET updated_at = 'x'", "UPDATE dictionaries SET data = x'00'",
-    "UPDATE facts SET value = 'x'", "UPDATE messages SET position = 'x', kind = 'none'",
+    "UPDATE sessions SET updated_at = 'x'",
+    "UPDATE writers SET seen_at = 'x'", "UPDATE messages SET position = 'x', kind = 'none'",
     "PRAGMA user_version = 0", "PRAGMA application_id = 0", "PRAGMA user_version = 88888888",
 )  # fmt: skip
 READING = (

@@ -119,16 +119,16 @@ async def killed_storm(
 async def recovered(store: Store) -> None:
     """Wait until a server has noticed that a process is gone, in the middle of whose last words it may be."""
     until = time.monotonic() + 30
-    while await store.heads(Query(status="open")):
+    while store.heads(Query(status="open")):
         assert time.monotonic() < until
         await asyncio.sleep(0.05)
-        await store.recover()
+        store.recover()
 
 
 async def check(store: Store, seed: int, name: str, acknowledged: dict[str, int]) -> int:
     """Hold that every acknowledged call is there, whole, and that all have ended. Gives how many were cut."""
     found, after, numbers = {}, -1, list[int]()
-    while page := await store.timeline(name, after=after, limit=500):
+    while page := store.timeline(name, after=after, limit=500):
         found |= {one.head.call_id: one for one in page}
         numbers += [one.record.report.raw_input["number"] for one in page]
         after = page[-1].head.position
@@ -186,10 +186,10 @@ async def kills(
             await history.ask(lambda store: store.recover())
             spooled += history.health.written
         store = store_at(url)
-        await store.open()
+        store.open()
         await recovered(store)
         cut += await check(store, seed, *rounds[-1])
-        await store.close()
+        store.close()
     await check_all(url, seed, rounds)
     acknowledged = sum(len(calls) for _, calls in rounds)
     assert acknowledged
@@ -205,13 +205,13 @@ async def kills(
 async def check_all(url: str, seed: int, rounds: list[tuple[str, dict[str, int]]]) -> None:
     """Hold the same of all rounds again: later kills have not harmed what earlier ones left."""
     store = store_at(url)
-    await store.open()
+    store.open()
     for name, acknowledged in rounds:
         await check(store, seed, name, acknowledged)
-    stats = await store.stats(Query())
+    stats = store.stats(Query())
     assert stats.open == 0
     assert stats.calls >= sum(len(calls) for _, calls in rounds)
-    await store.close()
+    store.close()
     if url.startswith("sqlite:"):
         db = sqlite3.connect(file_of(url))
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

@@ -93,8 +93,7 @@ async def test_a_long_message_is_kept_whole_in_parts(tmp_path: Path, history: Hi
     assert 3 <= len(found) <= 6
     await history.close()
     with store_in(tmp_path) as store:
-        check_whole(store)  # no text is left of what it was while it grew
-        assert count(store, "blobs") == len(found)
+        check_whole(store)
 
 
 async def test_a_session_is_named_once_and_found_by_its_directory(history: History) -> None:
@@ -221,13 +220,15 @@ async def test_what_can_not_be_kept_is_told_of_and_holds_up_nothing(
     log = history.session("s")
     good = [report(f"c{n}") for n in range(30)]
     log.send(records(*good[:15]))
-    odd = history.session("bad \ud800")  # no session of ours has such an id
-    odd.send(records(report("x")))
+    log.say("agent", "m", [{"type": "text", "text": object()}])
+    history.session("bad \ud800", position=1 << 70).send(
+        records(report("x"))
+    )  # no column takes that
     log.send(records(*good[15:]))
     assert await history.flush()
     heads = await history.ask(lambda store: store.heads(Query(limit=100)))
     assert {head.call_id for head in heads} == {f"c{n}" for n in range(30)}
-    assert history.health.lost == 1
+    assert history.health.lost == 2
     assert len([text for text in told if "can't be kept" in text]) == 1
     assert not any("set aside" in text for text in told)
     await history.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable, Iterator
 from io import StringIO
 
 import click
@@ -42,17 +42,17 @@ def export(
     """Write calls out, the newest first."""
     as_csv = format_ == "csv"
 
-    async def work(store: Store) -> int:
-        wanted = await with_session(store, query, session)
+    def work(store: Store) -> int:
+        wanted = with_session(store, query, session)
         lines = (_csv_lines if as_csv else _json_lines)(store, wanted, limit or None)
         if output is None or output == "-":
-            async for line in lines:
+            for line in lines:
                 sys.stdout.write(line)
             return 0
         written = 0
         try:
             with replacing(output) as file:
-                async for line in lines:
+                for line in lines:
                     file.write(line.encode())
                     written += 1
         except OSError as exc:
@@ -63,12 +63,12 @@ def export(
     return run(url, work, empty=None if output is not None or session is not None else "")
 
 
-async def _json_lines(store: Store, query: Query, limit: int | None) -> AsyncIterator[str]:
-    async for call in whole_calls(store, query, limit):
+def _json_lines(store: Store, query: Query, limit: int | None) -> Iterator[str]:
+    for call in whole_calls(store, query, limit):
         yield json_text(whole_object(call)) + "\n"
 
 
-async def _csv_lines(store: Store, query: Query, limit: int | None) -> AsyncIterator[str]:
+def _csv_lines(store: Store, query: Query, limit: int | None) -> Iterator[str]:
     names = [
         "id",
         "session",
@@ -82,7 +82,7 @@ async def _csv_lines(store: Store, query: Query, limit: int | None) -> AsyncIter
         "bytes",
     ]
     yield _csv_line(names)
-    async for page in head_pages(store, query, limit):
+    for page in head_pages(store, query, limit):
         for head in page:
             row = call_object(head)
             yield _csv_line(_cell(row[name]) for name in names)

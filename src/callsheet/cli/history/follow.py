@@ -7,7 +7,6 @@ lists them as open.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 
@@ -39,23 +38,23 @@ def follow_calls(
 ) -> int:
     """Show calls as they come and go, until nobody reads any more. Return the exit code."""
 
-    async def work(store: Store) -> int:
-        follower = Follower(store, await with_session(store, query, session))
-        news = await follower.begin(FIRST if limit is None else limit or MOST_FIRST)
+    def work(store: Store) -> int:
+        follower = Follower(store, with_session(store, query, session))
+        news = follower.begin(FIRST if limit is None else limit or MOST_FIRST)
         if not as_json and is_terminal():
-            return await _on_terminal(follower, news)
+            return _on_terminal(follower, news)
         while not is_closed():
             for head in news:
                 write(json_text(call_object(head)) if as_json else call_fields(head))
             sys.stdout.flush()
-            await asyncio.sleep(EVERY)
-            news = await follower.news()
+            time.sleep(EVERY)
+            news = follower.news()
         return 0
 
     return run(url, work)
 
 
-async def _on_terminal(follower: Follower, news: list[Head]) -> int:
+def _on_terminal(follower: Follower, news: list[Head]) -> int:
     """Print calls that have ended, and draw those that run below them."""
     console, frame, looked = console_for(), 0, 0.0
     console.print(call_table([], console.width, time.time(), live=True))
@@ -68,10 +67,10 @@ async def _on_terminal(follower: Follower, news: list[Head]) -> int:
             if ended := [head for head in news if not head.is_open]:
                 console.print(call_table(ended, width, now, header=False, live=True))
             live.refresh()
-            await asyncio.sleep(TICK)
+            time.sleep(TICK)
             news = []
             if time.monotonic() - looked >= EVERY:
-                news, looked = await follower.news(), time.monotonic()
+                news, looked = follower.news(), time.monotonic()
 
 
 class Follower:
@@ -83,25 +82,25 @@ class Follower:
         self._seen: dict[Key, str] = {}
         self._open: dict[Key, Head] = {}
 
-    async def begin(self, limit: int) -> list[Head]:
+    def begin(self, limit: int) -> list[Head]:
         """Return the last calls, the oldest first, and notice changes from now on."""
-        await self.news()
-        last = await self._store.heads(replace(self._query, limit=limit))
+        self.news()
+        last = self._store.heads(replace(self._query, limit=limit))
         self._seen |= {_key(head): _state(head) for head in last}
         return last[::-1]
 
-    async def news(self) -> list[Head]:
+    def news(self) -> list[Head]:
         """Return the calls that are new or in another status, the oldest first."""
         query, since = self._query, max(time.time() - OVERLAP, self._query.since or 0.0)
         # What runs is followed whatever the filters say, for how it ends may be what they ask for.
         every = replace(query, status="open", search=None, limit=MOST_OPEN)
-        is_open = {_key(head): head for head in await self._store.heads(every)}
+        is_open = {_key(head): head for head in self._store.heads(every)}
         found: dict[Key, Head] = {}
-        async for page in head_pages(self._store, replace(query, since=since), None):
+        for page in head_pages(self._store, replace(query, since=since), None):
             found |= {_key(head): head for head in page}
         for key in self._open.keys() - is_open.keys() - found.keys():
             one = replace(query, session_id=key[0], call_id=key[1], limit=1)
-            found |= {_key(head): head for head in await self._store.heads(one)}
+            found |= {_key(head): head for head in self._store.heads(one)}
         news = [head for key, head in found.items() if self._seen.get(key) != _state(head)]
         self._open = is_open
         self._seen = {key: _state(head) for key, head in found.items()}

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import difflib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import IO, Any, TypeVar
 
 import click
@@ -64,7 +64,7 @@ class NoHistory(Trouble):
 
 def run(
     flag: str | None,
-    work: Callable[[Store], Awaitable[int]],
+    work: Callable[[Store], int],
     *,
     change: bool = False,
     empty: str | None = None,
@@ -77,13 +77,9 @@ def run(
         change: Whether the work writes to it.
         empty: What a list without calls prints; then no history is no failure, but an empty list.
     """
-
-    async def opened_and_done() -> int:
-        async with opened(chosen(flag)[0], change=change) as store:
-            return await work(store)
-
     try:
-        return asyncio.run(opened_and_done())
+        with opened(chosen(flag)[0], change=change) as store:
+            return work(store)
     except NoHistory as exc:
         if empty is None:
             raise
@@ -108,26 +104,25 @@ def chosen(flag: str | None) -> tuple[str, Retention]:
     return url, keep
 
 
-@asynccontextmanager
-async def opened(url: str, *, change: bool = False) -> AsyncGenerator[Store]:
+@contextmanager
+def opened(url: str, *, change: bool = False) -> Generator[Store]:
     """Open a store that exists; none is made. Calls that a crash has left open are closed first."""
     store: Store | None = None
     try:
         store = store_at(url)
         if is_waiting(store.url):
             # Processes that are gone have spooled calls: write these first, so that they are found.
-            async with History(url, notify=_warn) as history:
-                with suppress(HistoryError):
-                    await history.ask(lambda store: store.recover())
-        await store.open(write=False)  # reports a damaged one, where writers would begin anew
+            with suppress(HistoryError):
+                asyncio.run(_write_spooled(url))
+        store.open(write=False)  # reports a damaged one, where writers would begin anew
         if change:
-            await store.close()
-            for news in await store.open():
+            store.close()
+            for news in store.open():
                 _warn(news)
         else:
             with suppress(HistoryError):  # whoever may only read, reads
-                if await store.heads(Query(status="open", limit=1)):
-                    await store.recover()
+                if store.heads(Query(status="open", limit=1)):
+                    store.recover()
         yield store
     except NotKept as exc:
         hint = " `callsheet call` and `callsheet agent` begin one."
@@ -140,7 +135,12 @@ async def opened(url: str, *, change: bool = False) -> AsyncGenerator[Store]:
     finally:
         if store is not None:
             with suppress(HistoryError):
-                await store.close()
+                store.close()
+
+
+async def _write_spooled(url: str) -> None:
+    async with History(url, notify=_warn) as history:
+        await history.ask(lambda store: store.recover())
 
 
 def _warn(text: str) -> None:
@@ -150,30 +150,27 @@ def _warn(text: str) -> None:
 # Reading page by page: however many calls there are, a few are held at once
 
 
-async def head_pages(store: Store, query: Query, limit: int | None) -> AsyncIterator[list[Head]]:
+def head_pages(store: Store, query: Query, limit: int | None) -> Iterator[list[Head]]:
     """Yield pages of calls, the newest first; `limit` in all, or all of them."""
-    async for page in _pages(store.heads, query, limit, PAGE, lambda head: head):
-        yield page
+    yield from _pages(store.heads, query, limit, PAGE, lambda head: head)
 
 
-async def whole_calls(store: Store, query: Query, limit: int | None) -> AsyncIterator[StoredCall]:
+def whole_calls(store: Store, query: Query, limit: int | None) -> Iterator[StoredCall]:
     """Yield whole calls, the newest first."""
-    async for page in _pages(store.calls, query, limit, PAGE_WHOLE, lambda call: call.head):
-        for call in page:
-            yield call
+    for page in _pages(store.calls, query, limit, PAGE_WHOLE, lambda call: call.head):
+        yield from page
 
 
-async def _pages(
-    read: Callable[[Query], Awaitable[list[_T]]],
+def _pages(
+    read: Callable[[Query], list[_T]],
     query: Query,
     limit: int | None,
     most: int,
     head_of: Callable[[_T], Head],
-) -> AsyncIterator[list[_T]]:
+) -> Iterator[list[_T]]:
     while limit is None or limit > 0:
-        await asyncio.sleep(0)  # where Ctrl-C can end it: reading a file does not wait
         wanted = most if limit is None else min(most, limit)
-        page = await read(replace(query, limit=wanted))
+        page = read(replace(query, limit=wanted))
         if page:
             yield page
         if len(page) < wanted:
@@ -183,13 +180,12 @@ async def _pages(
         limit = None if limit is None else limit - wanted
 
 
-async def all_sessions(store: Store, limit: int | None = None) -> AsyncIterator[StoredSession]:
+def all_sessions(store: Store, limit: int | None = None) -> Iterator[StoredSession]:
     """Yield the sessions, the one that was used last first."""
     before: tuple[float, str] | None = None
     while limit is None or limit > 0:
-        page = await store.sessions(before=before, limit=min(PAGE, limit or PAGE))
-        for session in page:
-            yield session
+        page = store.sessions(before=before, limit=min(PAGE, limit or PAGE))
+        yield from page
         if not page:
             return
         before = page[-1].updated_at, page[-1].session_id
@@ -199,43 +195,43 @@ async def all_sessions(store: Store, limit: int | None = None) -> AsyncIterator[
 # Looking up
 
 
-async def find_call(store: Store, text: str, session: str | None) -> StoredCall:
+def find_call(store: Store, text: str, session: str | None) -> StoredCall:
     """Return the call that is meant, whole. Raise `Trouble` if there is none, or several."""
-    its_session = None if session is None else (await find_session(store, session)).session_id
-    found = await _find_heads(store, text, its_session)
+    its_session = None if session is None else (find_session(store, session)).session_id
+    found = _find_heads(store, text, its_session)
     if not found:
-        raise Trouble(await _no_call(store, text, its_session))
+        raise Trouble(_no_call(store, text, its_session))
     same = len({head.call_id for head in found}) == 1
     head = _the_one(
         text, found, _call_line, "say which with --session" if same else "give more of its id"
     )
-    calls = await store.calls(Query(session_id=head.session_id, call_id=head.call_id, limit=1))
+    calls = store.calls(Query(session_id=head.session_id, call_id=head.call_id, limit=1))
     if not calls:
         raise Trouble(f"{head.call_id} was removed just now")
     return calls[0]
 
 
-async def _find_heads(store: Store, text: str, session: str | None) -> Sequence[Head]:
+def _find_heads(store: Store, text: str, session: str | None) -> Sequence[Head]:
     if text == LAST:
-        return await store.heads(Query(session_id=session, limit=1))
-    found = await store.heads(Query(session_id=session, call_id=text, limit=100))
+        return store.heads(Query(session_id=session, limit=1))
+    found = store.heads(Query(session_id=session, call_id=text, limit=100))
     # What comes after `call_` in our ids is in capitals.
     capitals = "call_" + text[5:].upper() if text.lower().startswith("call_") else text.upper()
     for part in (text, capitals) if text else ():
         if not found:
             query = Query(session_id=session, id_part=part, limit=PAGE)
-            found = [head for head in await store.heads(query) if is_part(part, head.call_id)]
+            found = [head for head in store.heads(query) if is_part(part, head.call_id)]
     return found
 
 
-async def find_session(store: Store, text: str) -> StoredSession:
+def find_session(store: Store, text: str) -> StoredSession:
     """Return the session that is meant. Raise `Trouble` if there is none, or several."""
-    found = await store.session(text) if text and text != LAST else None
+    found = store.session(text) if text and text != LAST else None
     if found is not None:
         return found
     exact: list[StoredSession] = []
     alike: list[StoredSession] = []
-    async for session in all_sessions(store):
+    for session in all_sessions(store):
         if text == LAST:
             return session
         if is_part(text, session.session_id):
@@ -244,7 +240,7 @@ async def find_session(store: Store, text: str) -> StoredSession:
             alike.append(session)
     if exact or alike:
         return _the_one(text, exact or alike, session_line, "give more of its id")
-    newest = await store.sessions(limit=3)
+    newest = store.sessions(limit=3)
     if not newest:
         raise Trouble(f"there is no session in {store.url} yet")
     listed = _listed(map(session_line, newest))
@@ -253,11 +249,11 @@ async def find_session(store: Store, text: str) -> StoredSession:
     )
 
 
-async def with_session(store: Store, query: Query, session: str | None) -> Query:
+def with_session(store: Store, query: Query, session: str | None) -> Query:
     """Return a query with the session that is meant, if one is named."""
     if session is None:
         return query
-    return replace(query, session_id=(await find_session(store, session)).session_id)
+    return replace(query, session_id=(find_session(store, session)).session_id)
 
 
 def is_part(text: str, key: str) -> bool:
@@ -290,8 +286,8 @@ def _listed(lines: Iterable[str]) -> str:
     return "\n".join(f"  {line}" for line in lines)
 
 
-async def _no_call(store: Store, text: str, session: str | None) -> str:
-    newest = await store.heads(Query(session_id=session, limit=200))
+def _no_call(store: Store, text: str, session: str | None) -> str:
+    newest = store.heads(Query(session_id=session, limit=200))
     if not newest:
         return f"{session} has no call" if session else f"there is no call in {store.url} yet"
     near = difflib.get_close_matches(text, [head.call_id for head in newest], n=3, cutoff=0.75)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Callable, Iterator
 
 import click
 from msgspec.structs import replace
@@ -63,21 +62,20 @@ def prune(dry_run: bool, yes: bool, url: str | None, **limits: float | None) -> 
     is_asked = any(value is not None for value in limits.values())
     keep = Retention(**limits) if is_asked else chosen(url)[1]  # pyright: ignore[reportArgumentType]
 
-    async def look(store: Store) -> int:
-        plan = [line async for line in _plan(store, keep)]
+    def look(store: Store) -> int:
+        plan = list(_plan(store, keep))
         for line in plan or ["Nothing is beyond the limits."]:
             click.echo(line, err=True)
         return len(plan)
 
-    async def remove(store: Store) -> int:
-        before, removed = await _size(store), Counter(call=0)
+    def remove(store: Store) -> int:
+        before, removed = _size(store), Counter(call=0)
         while True:
-            some = await store.prune(keep, now=time.time())
+            some = store.prune(keep, now=time.time())
             if not (some.calls or some.messages or some.sessions):
                 break
             _add(removed, some)
-            await asyncio.sleep(0)  # where Ctrl-C can end it: a file does not wait
-        click.echo(f"Removed {_counts(removed)}. {await _given_back(store, before)}", err=True)
+        click.echo(f"Removed {_counts(removed)}. {_given_back(store, before)}", err=True)
         return 0
 
     if not run(url, look) or dry_run:
@@ -85,19 +83,19 @@ def prune(dry_run: bool, yes: bool, url: str | None, **limits: float | None) -> 
     return _remove(url, remove, "Remove them?", is_sure=yes)
 
 
-async def _plan(store: Store, keep: Retention) -> AsyncIterator[str]:
+def _plan(store: Store, keep: Retention) -> Iterator[str]:
     """Yield a line for each limit that is exceeded."""
     if keep.max_age is not None:
-        old = await store.stats(Query(until=time.time() - keep.max_age))
+        old = store.stats(Query(until=time.time() - keep.max_age))
         if old.calls > old.open:
             days = f"{keep.max_age / 86400:g} days"
             over = duration_text(keep.max_age * 1000) if keep.max_age < 86400 else days
             yield f"{plural(old.calls - old.open, 'call')} older than {over}"
-    calls, running = await store.count(Query()), await store.count(Query(status="open"))
+    calls, running = store.count(Query()), store.count(Query(status="open"))
     if keep.max_calls is not None and (over := min(calls - keep.max_calls, calls - running)) > 0:
         yield f"{plural(over, 'call')} besides the newest {keep.max_calls:,}"
     if keep.max_bytes is not None:
-        found = await store.fill(keep.max_bytes)
+        found = store.fill(keep.max_bytes)
         if keep.max_bytes < found.least:  # all calls would go, and it would not hold even then
             raise click.UsageError(
                 f"--max-size: an empty history takes {bytes_text(found.least)} already, so "
@@ -109,14 +107,13 @@ async def _plan(store: Store, keep: Retention) -> AsyncIterator[str]:
                 f"and {bytes_text(keep.max_bytes)} are allowed"
             )
     if keep.session_max_calls is not None or keep.session_max_bytes is not None:
-        async for line in _plan_sessions(store, keep):
-            yield line
+        yield from _plan_sessions(store, keep)
 
 
-async def _plan_sessions(store: Store, keep: Retention) -> AsyncIterator[str]:
+def _plan_sessions(store: Store, keep: Retention) -> Iterator[str]:
     surplus: list[int] = []
-    async for session in all_sessions(store):
-        found = await store.stats(Query(session_id=session.session_id))
+    for session in all_sessions(store):
+        found = store.stats(Query(session_id=session.session_id))
         over = keep.session_surplus(found.calls, found.stored)
         surplus += [min(over, found.calls - found.open)] if over > 0 else []
     if calls := sum(surplus):
@@ -142,19 +139,19 @@ def forget(session: str, yes: bool, url: str | None) -> int:
     """
     key = ""
 
-    async def look(store: Store) -> int:
+    def look(store: Store) -> int:
         nonlocal key
-        found = await find_session(store, session)
+        found = find_session(store, session)
         click.echo(session_line(found), err=True)
         key = found.session_id
         return 0
 
-    async def remove(store: Store) -> int:
-        before, removed = await _size(store), Counter(call=0)
-        _add(removed, replace(await store.forget(key), sessions=0))
-        await store.prune(Retention(), now=time.time())  # removes nothing, and releases the space
+    def remove(store: Store) -> int:
+        before, removed = _size(store), Counter(call=0)
+        _add(removed, replace(store.forget(key), sessions=0))
+        store.prune(Retention(), now=time.time())  # removes nothing, and releases the space
         text = f"Removed session {visible(key)} with {_counts(removed)}."
-        click.echo(f"{text} {await _given_back(store, before)}", err=True)
+        click.echo(f"{text} {_given_back(store, before)}", err=True)
         return 0
 
     run(url, look)
@@ -169,8 +166,8 @@ def forget(session: str, yes: bool, url: str | None) -> int:
 def vacuum(url: str | None) -> int:
     """Make the store as small as it can be."""
 
-    async def work(store: Store) -> int:
-        done = await store.vacuum()
+    def work(store: Store) -> int:
+        done = store.vacuum()
         saved = done.before - done.after
         more = f", {bytes_text(saved)} less" if saved > 0 else ""
         sizes = f"{bytes_text(done.before)} before, {bytes_text(done.after)} now{more}"
@@ -180,15 +177,15 @@ def vacuum(url: str | None) -> int:
     return run(url, work, change=True)
 
 
-async def _size(store: Store) -> int:
+def _size(store: Store) -> int:
     nothing = Query(
         call_id=""
     )  # matches no call: figures of the store as a whole come all the same
-    return (await store.stats(nothing)).file_bytes
+    return (store.stats(nothing)).file_bytes
 
 
-async def _given_back(store: Store, before: int) -> str:
-    return f"{bytes_text(max(0, before - await _size(store)))} were given back."
+def _given_back(store: Store, before: int) -> str:
+    return f"{bytes_text(max(0, before - _size(store)))} were given back."
 
 
 def _add(removed: Counter[str], more: Pruned) -> None:
@@ -203,7 +200,7 @@ def _counts(removed: Counter[str]) -> str:
 
 
 def _remove(
-    url: str | None, remove: Callable[[Store], Awaitable[int]], question: str, *, is_sure: bool
+    url: str | None, remove: Callable[[Store], int], question: str, *, is_sure: bool
 ) -> int:
     """Remove something if the user agrees, who is asked while no store is open: Ctrl-C ends it at once."""
     if not is_sure and not sys.stdin.isatty():

@@ -25,13 +25,13 @@ def stats(query: Query, session: str | None, format_: str | None, url: str | Non
     """Count calls, failures, durations and bytes, for each tool and in all."""
     as_json = format_ == "json"
 
-    async def work(store: Store) -> int:
-        wanted = await with_session(store, query, session)
-        found = await store.stats(wanted)
+    def work(store: Store) -> int:
+        wanted = with_session(store, query, session)
+        found = store.stats(wanted)
         if as_json:
             write(json_text(stats_object(found, store.url)))
         elif not found.calls:
-            await report_nothing(store, wanted)
+            report_nothing(store, wanted)
         else:
             page = Page()
             for name, text in _overview(found, store.url):

@@ -58,10 +58,10 @@ def show_calls(
     """List calls, and return the exit code. No limit means `FEW`, and 0 means all."""
     most = FEW if limit is None else limit or None
 
-    async def work(store: Store) -> int:
-        wanted = await with_session(store, query, session)
+    def work(store: Store) -> int:
+        wanted = with_session(store, query, session)
         shown = 0
-        async for page in head_pages(store, wanted, most):
+        for page in head_pages(store, wanted, most):
             if as_json:
                 begin = ",\n " if shown else "["
                 sys.stdout.write(begin + ",\n ".join(json_text(call_object(one)) for one in page))
@@ -75,25 +75,25 @@ def show_calls(
         if as_json:
             write("]" if shown else "[]")
         elif not shown:
-            await report_nothing(store, wanted)
+            report_nothing(store, wanted)
         if shown == most and (limit is None or is_terminal()):
-            await _report_more(store, wanted, shown)
+            _report_more(store, wanted, shown)
         return 0
 
     return run(url, work, empty=None if session is not None else "[]" if as_json else "")
 
 
-async def _report_more(store: Store, query: Query, shown: int) -> None:
-    total = await store.count(query)
+def _report_more(store: Store, query: Query, shown: int) -> None:
+    total = store.count(query)
     if total > shown:
         sys.stdout.flush()
         text = f"These are the newest {shown:,} of {total:,}; --limit 0 gives all."
         click.echo(f"callsheet: {text}", err=True)
 
 
-async def report_nothing(store: Store, query: Query) -> None:
+def report_nothing(store: Store, query: Query) -> None:
     """Report on stderr why there is nothing to show."""
-    if await store.heads(Query(limit=1)):
+    if store.heads(Query(limit=1)):
         in_time = " in that time" if query.since is not None or query.until is not None else ""
         text = f"no call is like that{in_time}; `callsheet history` lists all"
     else:
@@ -202,8 +202,8 @@ def sessions(limit: int | None, format_: str | None, url: str | None) -> int:
     as_json = format_ == "json"
     most = FEW + 1 if limit is None else limit or None
 
-    async def work(store: Store) -> int:
-        found = [session async for session in all_sessions(store, most)]
+    def work(store: Store) -> int:
+        found = list(all_sessions(store, most))
         if is_cut := limit is None and len(found) > FEW:
             found.pop()
         if as_json:

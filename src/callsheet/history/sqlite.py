@@ -1,0 +1,379 @@
+"""SQLite: a store in a file.
+
+Several processes share a file by WAL: readers never wait, writers wait for each other for a moment. A commit
+is on the disk when it returns.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+from callsheet.history import sqlite_file
+from callsheet.history.database import Database, IndexedCall, Values
+from callsheet.history.migration import OLD, copy_rows, copy_to, remove_copy
+from callsheet.history.rows import Fill
+from callsheet.history.sqlite_file import OURS, TABLES, TRIGGERS, VERSION, FileId, id_of
+from callsheet.history.store_errors import (
+    BadUrl,
+    HistoryError,
+    StoreDamaged,
+    StoreUnavailable,
+)
+
+MERGED_PAGES = 500
+"""Pages of the index that are merged in one step."""
+
+FREED_PAGES = 25_000
+"""Pages that are released to the file system at once: 100 MB."""
+
+SPARE = 0.9
+"""Of the bytes that there may be, how many are used after something was removed."""
+
+_all: WeakSet[SqliteDatabase] = WeakSet()
+
+
+class SqliteDatabase(Database):
+    """A connection to a file. SQLite has one writer at a time, so no rows have to be locked.
+
+    A writer holds a lock on a file of its own, in a directory beside the database.
+    """
+
+    begin: str = "BEGIN IMMEDIATE"
+    index_table: str = "calls_text_docsize"
+    conflict = sqlite3.IntegrityError
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(f"sqlite:///{file}")
+        self.file: Path = file
+        self._raw: sqlite3.Connection | None = None
+        self._file_id: FileId | None = None
+        self._damaged: FileId | None = None
+        self._lock: int = -1
+        # How many calls are to stay for a limit of bytes, and the words of how many were removed since the
+        # index was last compacted: see `surplus`.
+        self._stay: tuple[int, int] | None = None
+        self._removed: int = 0
+        _all.add(self)
+
+    # The connection
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is open."""
+        return self._raw is not None
+
+    @property
+    def raw(self) -> sqlite3.Connection:
+        """The connection of the driver."""
+        if self._raw is None:
+            raise StoreUnavailable("The history is not open.")
+        return self._raw
+
+    def connect(self, *, write: bool) -> list[str]:
+        """Open the file; to write, make it, too. One that is damaged is set aside."""
+        if not write:
+            self._open_to_read()
+            return []
+        before = id_of(self.file)
+        try:
+            if before is not None and before == self._damaged:
+                raise StoreDamaged(f"{self.file} is damaged.")  # noqa: TRY301
+            self._open_to_write()
+        except Exception as exc:
+            error = self.error(exc)
+            # Another process may have set it aside just now.
+            if not isinstance(error, StoreDamaged) or before is None or before != id_of(self.file):
+                raise
+            if before != self._damaged and not sqlite_file.may_be_ours(self.file):
+                raise BadUrl(
+                    f"{self.file} is no history, but something else; it is left alone. Name another file."
+                ) from None
+            aside = sqlite_file.set_aside(self.file)
+            self._open_to_write()
+            return [f"{error} It was set aside as {aside}, and a new one was begun."]
+        return []
+
+    def _open_to_write(self) -> None:
+        sqlite_file.make_file(self.file)
+        self._open("", prepare=True)
+        self.fetch("PRAGMA synchronous = FULL")
+
+    def _open_to_read(self) -> None:
+        sqlite_file.refuse_missing(self.file)
+        sqlite_file.refuse_directory(self.file)
+        try:
+            self._open("?mode=rw", prepare=True)
+        except sqlite3.OperationalError as exc:
+            if sqlite_file.code_of(exc) not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+                raise
+            # Not ours to write: look at it as it is.
+            self._open("?mode=ro&immutable=1", prepare=False)
+
+    def _open(self, how: str, *, prepare: bool) -> None:
+        self.close()
+        self._raw = db = sqlite_file.connection(self.file, how)
+        try:
+            if prepare:
+                self._prepare_patiently(db)
+            elif sqlite_file.version_of(db, self.file) < VERSION:
+                raise StoreUnavailable(  # noqa: TRY301
+                    f"{self.file} is of an earlier version, and must be written once to be migrated."
+                )
+            db.execute("PRAGMA cache_size = -16000")
+            db.execute("SELECT 1 FROM calls LIMIT 1").fetchone()
+        except BaseException:
+            self.close()
+            raise
+        self._file_id = id_of(self.file)
+
+    def _prepare_patiently(self, db: sqlite3.Connection) -> None:
+        """Make the tables. If several processes begin a file at once, SQLite does not always wait."""
+        until = time.monotonic() + sqlite_file.BUSY
+        while True:
+            try:
+                self._prepare(db)
+            except sqlite3.OperationalError as exc:
+                is_busy = sqlite_file.code_of(exc) == sqlite3.SQLITE_BUSY
+                if not is_busy or time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        """Make the tables, or migrate those of an earlier version."""
+        db.execute(
+            "BEGIN"
+        )  # as of one moment: a file that is being begun would else look like somebody else's
+        try:
+            found = sqlite_file.version_of(db, self.file)
+        finally:
+            db.rollback()
+        if found == VERSION:
+            return
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has an effect only in an empty file
+        db.execute("PRAGMA journal_mode = WAL")
+        copy: Path | None = None
+        try:
+            with self.transaction():
+                found = sqlite_file.version_of(
+                    db, self.file
+                )  # another process may have been quicker
+                if 0 < found < VERSION:
+                    copy = copy_to(self.file)
+                    self.fetch(f"ATTACH ? AS {OLD}", str(copy))
+                    sqlite_file.drop_tables(db)
+                if found < VERSION:
+                    sqlite_file.execute_script(db, TABLES)
+                    if copy is not None:
+                        copy_rows(self, version=found)
+                    sqlite_file.execute_script(db, TRIGGERS)
+                db.execute(f"PRAGMA application_id = {OURS}")
+                db.execute(f"PRAGMA user_version = {VERSION}")
+        finally:  # committed, or as it was before
+            if copy is not None:
+                with suppress(sqlite3.Error):
+                    self.fetch(f"DETACH {OLD}")
+                remove_copy(copy)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.release_lock()
+        db, self._raw = self._raw, None
+        if db is not None:
+            with suppress(sqlite3.Error):
+                db.close()
+
+    def error(self, exc: Exception) -> Exception:
+        """Return our error for another. A damaged file is set aside when it is next opened to write."""
+        error = sqlite_file.error_of(exc, self.file)
+        if type(error) is HistoryError:  # a row is refused: also by an index that is damaged
+            with suppress(sqlite3.Error, StoreUnavailable):
+                found = self.fetch_value("PRAGMA integrity_check(1)")
+                if found != "ok":
+                    exc = error = StoreDamaged(f"{self.file} is damaged ({found}).")
+        if isinstance(error, StoreDamaged) and sqlite_file.is_certain(exc):
+            self._damaged = self._file_id
+        return error
+
+    # Statements
+
+    def fetch(self, sql: str, *values: Any) -> Sequence[Values]:
+        """Run a statement, and return its rows."""
+        return self.raw.execute(sql, values).fetchall()
+
+    def execute_many(self, sql: str, rows: Sequence[Values]) -> None:
+        """Run a statement once with each of these rows of values."""
+        if rows:
+            self.raw.executemany(sql, rows)
+
+    # Writers
+
+    def hold(self, writer: str) -> None:
+        """Hold a lock on this writer's file, for as long as the process lives."""
+        if id_of(self.file) != self._file_id:  # what is written to it now would be lost
+            raise StoreDamaged(f"{self.file} was removed or replaced.")
+        file = self._lock_file(writer)
+        if self._lock >= 0 and file.exists():
+            return
+        self.release_lock()  # somebody has tidied up
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        self._lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def release_lock(self) -> None:
+        """Close the lock file. A forked child does so, too: the lock must last only as long as its parent."""
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._lock = -1
+
+    def is_gone(self, writer: str) -> bool:
+        """Return whether nobody holds the lock of a writer."""
+        try:
+            lock = os.open(self._lock_file(writer), os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        finally:
+            os.close(lock)
+        return True
+
+    def forget_writer(self, writer: str) -> None:
+        """Remove the row and the lock file of a writer that is gone, or that closes the store."""
+        is_closing = not self.raw.in_transaction
+        if is_closing:
+            self.fetch("PRAGMA busy_timeout = 100")  # nobody is to wait for this at the end
+        self._lock_file(writer).unlink(missing_ok=True)
+        super().forget_writer(writer)
+
+    def _lock_file(self, writer: str) -> Path:
+        return self.file.with_name(self.file.name + ".writers") / writer
+
+    # The index of words
+
+    def match(self, phrases: list[list[str]]) -> tuple[str, list[tuple[str, Values]]]:
+        """Return what to join to calls, and conditions, for a search: in the terms of FTS5."""
+        terms = [" + ".join(f'"{word}"' for word in phrase) for phrase in phrases]
+        question = " AND ".join(terms) + " *"
+        return " JOIN calls_text ON calls_text.rowid = c.seq", [("calls_text MATCH ?", [question])]
+
+    def add_words(self, calls: Sequence[IndexedCall]) -> None:
+        """Add calls to the index of words."""
+        self.execute_many(
+            "INSERT INTO calls_text (rowid, title, command, paths, output) VALUES (?, ?, ?, ?, ?)",
+            [(seq, *fields) for seq, fields in calls],
+        )
+
+    def remove_words(self, calls: Sequence[IndexedCall]) -> None:
+        """Remove calls from the index of words. FTS5 needs just the words that it was given."""
+        sql = "SELECT id FROM calls_text_docsize WHERE id IN ({})"
+        known = {seq for (seq,) in self.fetch_in(sql, [seq for seq, _ in calls])}
+        self.execute_many(
+            "INSERT INTO calls_text (calls_text, rowid, title, command, paths, output) "
+            "VALUES ('delete', ?, ?, ?, ?, ?)",
+            [(seq, *fields) for seq, fields in calls if seq in known],
+        )
+        self._removed += len(known)
+
+    def _is_loose(self) -> bool:
+        """Return whether much of the index is about removed calls: it holds their words and tombstones."""
+        known = self.fetch_value("SELECT count(*) FROM calls_text_docsize")
+        return self._removed > 0 and self._removed * 10 >= known
+
+    def _compact(self) -> None:
+        """Make the index small again, in steps between which others can write."""
+        size = -MERGED_PAGES  # in FTS5, a negative first step starts a merge of the whole index
+        while True:
+            before = self.raw.total_changes
+            self.fetch("INSERT INTO calls_text (calls_text, rank) VALUES ('merge', ?)", size)
+            if self.raw.total_changes - before < 2:  # as SQLite's documents have it
+                break
+            size = MERGED_PAGES
+        self._removed = 0
+
+    # Space
+
+    def disk_bytes(self) -> int:
+        """Return what the file takes on the disk, with what was not yet moved into it."""
+        pages = self._pragma("page_count") * self._pragma("page_size")
+        wal = self.file.with_name(self.file.name + "-wal")
+        return pages + (wal.stat().st_size if wal.exists() else 0)
+
+    def fill(self, limit: int) -> Fill:
+        """Return how full the file is, and how many calls go for it to have so many bytes."""
+        size = self._pragma("page_size")
+        used = (self._pragma("page_count") - self._pragma("freelist_count")) * size
+        # Without a call, there is a page per table and index, and two in which SQLite notes where all is.
+        trees = self.fetch_value("SELECT count(*) FROM sqlite_master WHERE rootpage > 0")
+        least = (trees + 2) * size
+        if used <= limit:
+            return Fill(used, least, 0)
+        count = self.fetch_value("SELECT count(*) FROM calls")
+        share = (limit - least) / (used - least) if limit > least else 0.0
+        return Fill(used, least, count - int(count * SPARE * share))
+
+    def surplus(self, limit: int, most: int) -> int:
+        """Return how many calls are to be removed now for the file to have so many bytes.
+
+        The index releases the space of removed calls only when it is compacted, which takes time. So how many
+        calls stay is decided once, with some room to spare, and not again after every step.
+        """
+        count = self.fetch_value("SELECT count(*) FROM calls")
+        if self._stay is None or self._stay[0] != limit:
+            self._stay = limit, count - self.fill(limit).surplus
+        return min(most, count - self._stay[1])
+
+    def is_full(self, limit: int) -> bool:
+        """Return whether the file has too many bytes still, after all calls were removed that were to go."""
+        self._stay = None
+        return self.fill(limit).used > limit and not self._is_loose()
+
+    def _pragma(self, name: str) -> int:
+        return self.fetch_value(f"PRAGMA {name}")
+
+    def release(self, *, has_removed: bool) -> bool:
+        """Return free pages to the system. When nothing more is removed, compact the index first."""
+        is_loose = not has_removed and self._is_loose()
+        if is_loose:
+            self._compact()
+        if has_removed or is_loose:
+            # `execute` would end after the first page.
+            self.raw.executescript(f"PRAGMA incremental_vacuum({FREED_PAGES})")
+            self._checkpoint()
+        return is_loose
+
+    def vacuum(self) -> None:
+        """Make the file as small as it can be."""
+        self.fetch("INSERT INTO calls_text (calls_text) VALUES ('optimize')")
+        self.fetch("VACUUM")
+        self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        """Move what was written into the file, unless somebody reads: that would hold up all who write."""
+        patience = self._pragma("busy_timeout")
+        self.fetch("PRAGMA busy_timeout = 0")
+        try:
+            self.fetch("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            self.fetch(f"PRAGMA busy_timeout = {patience}")
+
+
+def _forked() -> None:
+    for database in list(_all):
+        database.release_lock()
+
+
+os.register_at_fork(after_in_child=_forked)
