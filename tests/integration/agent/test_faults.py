@@ -241,6 +241,14 @@ def test_a_block_that_is_not_as_the_schema_has_it_is_refused(shared: RawAgent, b
     assert "prompt[0]" in error["message"]
 
 
+def test_params_that_are_nested_too_deeply_to_be_checked_are_refused(shared: RawAgent):
+    block: Any = {"type": "text", "text": "x"}
+    for _ in range(900):
+        block = [block]
+    params = {"sessionId": shared.new_session(), "prompt": [block]}
+    assert shared.ask("session/prompt", params)["error"]["code"] == PARAMS
+
+
 @pytest.mark.parametrize("params", [[], [1, 2], ["x"]])
 def test_params_by_place_are_refused(shared: RawAgent, params: list[Any]):
     shared.send({"id": "placed", "method": "session/new", "params": params})

@@ -54,7 +54,7 @@ def breaches(version: int, name: str, value: Any) -> list[Breach]:
     """Return what is wrong with a value, by its definition."""
     try:
         found = list(_breaches_of(validator(version, name).iter_errors(_shortened(value))))
-    except ValueError:
+    except (ValueError, RecursionError):
         return [Breach((), "it is nested too deeply")]
     return list(dict.fromkeys(found)) or [Breach((), f"it is not what `{name}` says")]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ from callsheet.tools.files.text_encoding import (
     presentable,
     with_newlines,
 )
-from callsheet.tools.fs.dirfd import stat_of
+from callsheet.tools.fs.dirfd import parent_of, stat_of
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
@@ -91,6 +92,9 @@ def _planned(call: Call, path: Path, content: str, check_wanted: Callable[[], No
         old = None
         if stat_of(path) is not None:
             old = call.session.host.load(call, path, check_wanted)
+        else:  # a file where a directory should be is an error now, not after the approval
+            with suppress(FileNotFoundError), parent_of(path):
+                pass
         _check_seen(call, path, old)
         if old is not None:
             check_writable(path, old.stat, call.workspace.show(path))
