@@ -176,9 +176,9 @@ def follow_import(path: Path, module: str, level: int, name: str, hops: int = _M
     dotted = f"{'.' * level}{module}.{name}"
     if name not in NAMES or not hops or (not level and is_ours(module)):
         return dotted
-    # A relative import begins in a package above, an absolute one in any directory above.
-    above = path.parents[level - 1 : level] if level else path.parents
-    for directory in above:
+    # An absolute import begins beside the outermost package, or beside a script; a relative one in a package.
+    root = next(one for one in path.parents if not (one / "__init__.py").is_file())
+    for directory in path.parents[level - 1 : level] if level else {root, path.parent}:
         file = directory.joinpath(*filter(None, module.split(".")))
         for candidate in (file.parent / f"{file.name}.py", file / "__init__.py"):
             for node in _imports_in(candidate):

@@ -269,7 +269,7 @@ def start(tools: str, cwd: Path, *args: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize(("sign", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_cancels_the_call_and_its_output_is_stored(
+def test_a_signal_cancels_the_call_and_its_output_is_shown(
     tools: str, tmp_path: Path, sign: signal.Signals, code: int
 ) -> None:
     with start(tools, tmp_path, "count", "n=1000", "delay=0.01") as child:

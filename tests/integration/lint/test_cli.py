@@ -138,10 +138,10 @@ def test_diff_shows_a_patch_that_applies_and_writes_nothing(bad: Path) -> None:
         ["git", "apply", "-"], input=done.stdout, cwd=bad.parent, text=True, timeout=60, check=False
     )
     assert patched.returncode == 0
-    mended = bad.read_text()
+    fixed = bad.read_text()
     bad.write_text(BAD)
     lint(bad, "--fix")
-    assert bad.read_text() == mended
+    assert bad.read_text() == fixed
 
 
 def test_rules_are_chosen_and_left_out_by_id_and_category(bad: Path) -> None:

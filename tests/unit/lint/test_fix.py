@@ -22,8 +22,8 @@ HEAD = "import json\nfrom callsheet import Call, ToolResult, tool\n\n\n"
 TOOL = '@tool\ndef t(call: Call, x: str){}:\n    """Do."""\n'
 
 
-def mend(code: str, head: str = HEAD) -> str:
-    """Mend a text; hold that it parses, that mending twice is mending once, and that the head stays."""
+def fix(code: str, head: str = HEAD) -> str:
+    """Fix a text; hold that it parses, that fixing twice is fixing once, and that the head stays."""
     fixed = fix_text(head + code)
     ast.parse(fixed.text)
     again = fix_text(fixed.text)
@@ -34,7 +34,7 @@ def mend(code: str, head: str = HEAD) -> str:
 
 def in_tool(line: str, returns: str = "") -> str:
     start = TOOL.format(returns)
-    code = mend(start + textwrap.indent(line, "    ") + "\n")
+    code = fix(start + textwrap.indent(line, "    ") + "\n")
     return textwrap.dedent(code.partition('"""Do."""\n')[2]).rstrip("\n")
 
 
@@ -104,7 +104,7 @@ def in_tool(line: str, returns: str = "") -> str:
     ],
 )
 def test_a_result_built_by_hand_becomes_a_helper(before: str, after: str) -> None:
-    assert flat(mend(before + "\n")) == flat(after)
+    assert flat(fix(before + "\n")) == flat(after)
 
 
 def flat(code: str) -> str:
@@ -153,10 +153,10 @@ def test_in_a_tool_the_call_makes_the_result(before: str, after: str) -> None:
 def test_aliases_stay_as_they_are_written() -> None:
     head = "import callsheet as cs\nfrom callsheet import ToolResult as R\n"
     assert (
-        mend('a = cs.ToolResult(i, "t", True, "x")\n', head)
+        fix('a = cs.ToolResult(i, "t", True, "x")\n', head)
         == 'a = cs.ToolResult.success(i, "t", "x")\n'
     )
-    assert mend('a = R(i, "t", False, error="x")\n', head) == 'a = R.error(i, "t", "x")\n'
+    assert fix('a = R(i, "t", False, error="x")\n', head) == 'a = R.error(i, "t", "x")\n'
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_what_needs_a_decision_is_left_alone_and_shows_why(line: str, why: str) 
 
 def test_without_a_call_to_make_it_with_a_dict_is_left_alone() -> None:
     code = '@tool\ndef t(x):\n    return {"success": True, "output": x}\n'
-    assert mend(code) == code
+    assert fix(code) == code
     assert "take `call: Call`" in lint_text(HEAD + code)[0].fix
 
 
@@ -214,12 +214,12 @@ def test_without_an_id_or_a_name_a_result_is_left_alone() -> None:
         'r = ToolResult(tool_name="t", success=True, output="x")',
         'r = ToolResult(i, success=True, output="x")',
     ):
-        assert mend(line + "\n") == line + "\n"
+        assert fix(line + "\n") == line + "\n"
 
 
 def test_a_silenced_result_is_left_alone() -> None:
     code = 'r = ToolResult(i, "t", True, "x")  # callsheet: ignore[result/by-hand]\n'
-    assert mend(code) == code
+    assert fix(code) == code
 
 
 # How it looks
@@ -231,23 +231,23 @@ def test_arguments_stay_as_they_are_written() -> None:
         'r = ToolResult.success(i, "t", f"{x}"  \'b\')'
         '.with_metadata("a", {"b":  1}).with_metadata("c", max(\n    2,\n))\n'
     )
-    assert mend(code) == after
+    assert fix(code) == after
 
 
 def test_a_tool_that_is_annotated_to_return_a_dict_is_left_alone() -> None:
     code = TOOL.format(" -> dict[str, object]") + '    return {"error": "no x"}\n'
-    assert mend(code) == code
+    assert fix(code) == code
     assert "annotated to return something else" in lint_text(HEAD + code)[0].fix
 
 
 def test_text_that_takes_more_than_one_byte_is_counted_right() -> None:
     code = 'é = "→"; r = ToolResult("ü" + i, "t", True, "ä"); ö = "→"\n'
-    assert mend(code) == 'é = "→"; r = ToolResult.success("ü" + i, "t", "ä"); ö = "→"\n'
+    assert fix(code) == 'é = "→"; r = ToolResult.success("ü" + i, "t", "ä"); ö = "→"\n'
 
 
 def test_a_form_feed_is_no_new_line() -> None:
     code = 'a = 1\n\x0c\nr = ToolResult(i, "t", True, "x\x0b\u2028")\n'
-    assert mend(code) == 'a = 1\n\x0c\nr = ToolResult.success(i, "t", "x\x0b\u2028")\n'
+    assert fix(code) == 'a = 1\n\x0c\nr = ToolResult.success(i, "t", "x\x0b\u2028")\n'
 
 
 # That it says the same
@@ -306,11 +306,11 @@ def test_what_was_fixed_shows_the_same_as_what_was_built_by_hand(
     construction: str, number: int
 ) -> None:
     code = f"def f(word, number, facts):\n    return {construction}\n"
-    mended = mend(code)
-    assert "ToolResult(" not in mended
+    fixed = fix(code)
+    assert "ToolResult(" not in fixed
     arguments = ("w", number, {"f": 1})
     old: Any = run(code, ToolResult=ByHand)(*arguments)
-    new: Any = run(mended, ToolResult=ToolResult)(*arguments)
+    new: Any = run(fixed, ToolResult=ToolResult)(*arguments)
     assert (new.call_id, new.tool_name, new.success) == (old.call_id, old.tool_name, old.success)
     assert (new.exit_code, new.execution_time_ms) == (old.exit_code, old.execution_time_ms)
     assert dict(new.metadata) == (old.metadata or {})
@@ -332,28 +332,28 @@ BAD = 'from callsheet import ToolResult\n\nr = ToolResult(i, "t", True, "é")\n'
 GOOD = BAD.replace("ToolResult(i", "ToolResult.success(i").replace("True, ", "")
 
 
-def fix(path: Path) -> None:
+def fix_file(path: Path) -> None:
     outcome = lint_paths([path], fix=True)
     assert outcome.problems == []
     assert len(outcome.fixed) == 1
 
 
-def test_newlines_encoding_and_mode_of_a_file_are_stored(tmp_path: Path) -> None:
+def test_newlines_encoding_and_mode_of_a_file_are_preserved(tmp_path: Path) -> None:
     for encoding, mark in (("utf-8", ""), ("utf-8-sig", ""), ("latin-1", "# coding: latin-1\n")):
         for newline in ("\n", "\r\n"):
             path = tmp_path / f"a-{encoding}.py"
             path.write_bytes((mark + BAD).replace("\n", newline).encode(encoding))
             path.chmod(0o750)
-            fix(path)
+            fix_file(path)
             assert path.read_bytes() == (mark + GOOD).replace("\n", newline).encode(encoding)
             assert stat.S_IMODE(path.stat().st_mode) == 0o750
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_newlines_of_an_old_mac_are_stored(tmp_path: Path) -> None:
+def test_newlines_of_an_old_mac_are_preserved(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_bytes(BAD.replace("\n", "\r").encode())
-    fix(path)
+    fix_file(path)
     assert path.read_bytes() == GOOD.replace("\n", "\r").encode()
 
 
@@ -361,7 +361,7 @@ def test_mixed_newlines_stay_where_they_were(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     lines = BAD.split("\n")
     path.write_bytes((lines[0] + "\r\n" + lines[1] + "\n" + lines[2] + "\r\nx = 1\n\r\n").encode())
-    fix(path)
+    fix_file(path)
     fixed = GOOD.split("\n")
     assert (
         path.read_bytes()
@@ -373,7 +373,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     real, link = tmp_path / "real.py", tmp_path / "link.py"
     real.write_text(BAD, encoding="utf-8")
     link.symlink_to(real)
-    fix(link)
+    fix_file(link)
     assert link.is_symlink()
     assert real.read_text(encoding="utf-8") == GOOD
 
