@@ -60,7 +60,7 @@ def read_docstring(docstring: str | None) -> Doc:
             text.append(line)
         elif line.strip() and not _is_rule(line):
             is_text = False
-            if depth < 0:  # the first argument of Google's style tells where all of them stand
+            if depth < 0:  # in Google's style, all arguments stand where the first one does
                 depth = indent
             entry = argument.match(line.strip()) if indent == depth else None
             if entry:

@@ -175,7 +175,7 @@ async def test_environment_and_directory_are_those_that_were_given(tmp_path: Pat
         ("kill -40 $$", None, "SIGRTMIN+6"),
     ],
 )
-async def test_exit_code_or_signal_is_told(
+async def test_exit_code_or_signal_is_reported(
     command: str, code: int | None, sign: str | None
 ) -> None:
     if sign and "RT" in sign and sys.platform != "linux":
@@ -267,13 +267,13 @@ async def test_what_is_left_may_tidy_up(token: str) -> None:
     assert output.endswith(b"tidy\n")
 
 
-async def test_it_may_tidy_up_when_it_is_told_to_end(token: str) -> None:
+async def test_it_may_tidy_up_when_it_gets_sigterm(token: str) -> None:
     command = "trap 'echo tidy; exit 5' TERM; echo up; sleep {t} & wait"
     ended, output = await run(command, token, timeout=0.2)
     assert (ended.exit_code, ended.timed_out, output) == (5, True, b"up\ntidy\n")
 
 
-async def test_it_is_told_once_to_end(token: str) -> None:
+async def test_it_gets_sigterm_once(token: str) -> None:
     command = "trap 'echo told' TERM; echo up; sleep {t} & while :; do wait; done"
     _, output = await run(command, token, timeout=0.2)
     assert output == b"up\ntold\n"
@@ -637,7 +637,7 @@ async def test_where_keepers_do_not_own_orphans_most_is_found(
 
 @needs("ps")
 @linux
-def test_ps_and_proc_tell_the_same() -> None:
+def test_ps_and_proc_agree() -> None:
     by_ps = dict(table._rows_of_ps())  # pyright: ignore[reportPrivateUsage]
     by_proc = dict(table._rows_of_proc())  # pyright: ignore[reportPrivateUsage]
     mine = os.getpid()

@@ -88,7 +88,7 @@ async def test_a_command_that_prints_nothing_still_has_an_output(session: Sessio
     assert (await run(session, "true")).output
 
 
-async def test_an_exit_code_is_a_failure_with_its_output_kept(session: Session) -> None:
+async def test_an_exit_code_is_a_failure_with_its_output(session: Session) -> None:
     result = await run(session, "echo before; exit 3")
     assert not result.success
     assert (result.exit_code, result.metadata["exit_code"]) == (3, 3)
@@ -122,7 +122,7 @@ async def test_what_it_used_is_in_the_report(session: Session) -> None:
     assert usage["maxRssKb"] == result.metadata["max_rss_kb"]
 
 
-async def test_long_output_has_its_beginning_and_end_and_says_what_is_missing(
+async def test_long_output_has_its_beginning_and_end_and_counts_what_is_missing(
     session: Session,
 ) -> None:
     result = await run(session, "seq 1 100000")
@@ -209,7 +209,7 @@ async def test_bytes_that_are_shown_are_those_that_were_printed(
     assert bytes(written) == b"\x1b[1mbold\x1b[0m\r\n\xff\x00" + "größer".encode()
 
 
-async def test_the_report_says_what_runs_and_is_of_kind_execute(session: Session) -> None:
+async def test_the_report_names_the_command_and_is_of_kind_execute(session: Session) -> None:
     report = report_of(session, await run(session, "echo hi"))
     assert report.kind.value == "execute"
     assert "echo hi" in report.title
@@ -294,7 +294,7 @@ async def test_what_can_not_be_run_is_refused_with_the_reason(
     assert said in result.output
 
 
-async def test_a_session_whose_directory_has_vanished_says_so(
+async def test_a_session_whose_directory_has_vanished_reports_it(
     session: Session, tmp_path: Path
 ) -> None:
     shutil.rmtree(tmp_path)
@@ -319,7 +319,7 @@ async def test_without_bash_there_is_sh(
     assert (await run(session, "-x 2>/dev/null; echo $0")).output == f"{only / 'sh'}\n"
 
 
-async def test_without_any_shell_the_error_says_what_is_missing(
+async def test_without_any_shell_the_error_names_what_is_missing(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -350,7 +350,7 @@ async def until_it_sleeps(token: str, count: int) -> None:
 
 @linux
 @pytest.mark.parametrize("turn", range(sized(8, 3)))
-async def test_cancelled_at_once_no_process_is_left_and_output_is_kept(
+async def test_cancelled_at_once_no_process_is_left_and_output_is_there(
     session: Session, token: str, turn: int
 ) -> None:
     command = f"echo started; sleep {token} & sleep {token}"
@@ -381,7 +381,7 @@ async def test_two_sleeping_processes_are_gone_within_a_second(
     assert with_token(token) == []
 
 
-async def test_a_timeout_ends_it_with_its_output_kept(session: Session, token: str) -> None:
+async def test_a_timeout_ends_it_with_its_output(session: Session, token: str) -> None:
     result = await run(session, f"echo started; sleep {token} & sleep {token}", timeout=1)
     assert result.output.startswith("started\n\nTimed out after 1 s")
     assert result.metadata["timed_out"] is True
@@ -389,7 +389,7 @@ async def test_a_timeout_ends_it_with_its_output_kept(session: Session, token: s
     assert report_of(session, result).notes["reason"] == "timeout"
 
 
-async def test_a_timeout_of_the_session_is_told_as_one(session: Session, token: str) -> None:
+async def test_a_timeout_of_the_session_is_reported_as_one(session: Session, token: str) -> None:
     command = f"trap 'exit 5' TERM; echo started; sleep {token} & wait"
     result = await session.run("bash", {"command": command}, timeout=1)
     assert result.output.startswith("started\n\nTimed out after 1 s")

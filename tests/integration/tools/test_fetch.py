@@ -65,7 +65,7 @@ async def test_fetch_keeps_the_standard(site: Site) -> None:
     )
 
 
-async def test_text_and_what_is_told_of_it(site: Site) -> None:
+async def test_text_and_its_metadata(site: Site) -> None:
     site.pages["/a"] = answer("grüß".encode(), "text/plain; charset=utf-8")
     recorder = Recorder()
     result = await fetch(site.url("/a?q=1#part"), recorder=recorder)
@@ -157,7 +157,7 @@ def test_a_character_that_is_cut_in_two_does_not_change_the_encoding() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 503])
-async def test_an_error_of_the_server_fails_the_call_and_keeps_what_it_said(
+async def test_an_error_of_the_server_fails_the_call_and_has_its_response(
     site: Site, status: int
 ) -> None:
     site.pages["/a"] = answer(b"the reason", status=status, Retry_After="7")
@@ -181,7 +181,7 @@ async def test_head_gives_the_headers_and_no_cookies(site: Site) -> None:
     assert "secret" not in result.output
 
 
-async def test_an_empty_answer_says_so(site: Site) -> None:
+async def test_an_empty_answer_is_reported_as_such(site: Site) -> None:
     site.pages["/a"] = b"HTTP/1.1 204 No Content\r\n\r\n"
     assert (await fetch(site.url("/a"))).output == "204 No Content, no content"
 
@@ -419,7 +419,7 @@ async def test_proxies_of_the_environment_are_not_used(
 # Redirects
 
 
-async def test_redirects_are_followed_and_told(site: Site) -> None:
+async def test_redirects_are_followed_and_reported(site: Site) -> None:
     site.pages |= {"/a": redirect("b", 301), "/b": redirect("/c?x=1", 307), "/c": answer(b"there")}
     result = await fetch(site.url("/a"))
     assert result.success
@@ -717,7 +717,7 @@ async def test_the_certificate_must_be_the_hosts_though_its_address_is_connected
 # think
 
 
-async def test_think_says_its_thought_and_asks_nobody() -> None:
+async def test_think_returns_its_thought_and_asks_nobody() -> None:
     async def no(request: Any) -> str:
         raise AssertionError
 

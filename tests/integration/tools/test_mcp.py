@@ -144,7 +144,9 @@ async def test_servers_are_made_from_acp_entries() -> None:
         ({"command": "x"}, "name"),
     ],
 )
-async def test_an_entry_that_cant_be_used_says_why(entry: dict[str, Any], says: str) -> None:
+async def test_an_invalid_entry_is_refused_with_the_reason(
+    entry: dict[str, Any], says: str
+) -> None:
     with pytest.raises(InvalidServer, match=says):
         McpServer.from_acp(entry)
 
@@ -173,7 +175,7 @@ async def test_names_have_letters_that_models_take_and_are_not_too_long() -> Non
     assert long[0] != long[1]
 
 
-async def test_names_that_collide_are_kept_apart_and_stay() -> None:
+async def test_names_that_collide_are_made_unique_and_stay() -> None:
     pairs = [("s", "a.b"), ("s", "a_b"), ("s", "a b")]
     names = name_tools(pairs, {})
     assert names["s", "a_b"] == "mcp__s__a_b"
@@ -265,7 +267,7 @@ async def test_structured_content_is_the_text_if_there_is_none(run: Running) -> 
     assert "structured_content_error" not in result.metadata
 
 
-async def test_a_broken_promise_of_structure_is_told_and_not_fatal(run: Running) -> None:
+async def test_content_that_violates_its_schema_is_reported_and_not_fatal(run: Running) -> None:
     broken, missing = await run("odd__broken_promise"), await run("odd__no_promise_kept")
     assert (broken.success, broken.output) == (True, "one")
     assert "n: " in broken.metadata["structured_content_error"]
@@ -288,7 +290,7 @@ async def test_an_answer_that_is_not_mcp_fails_only_its_call(run: Running) -> No
     assert (await run("odd__structured")).success
 
 
-async def test_an_error_of_the_protocol_says_what_kind_it_is(run: Running) -> None:
+async def test_an_error_of_the_protocol_has_the_code_of_its_kind(run: Running) -> None:
     result = await run("odd__refuse")
     assert result.metadata["error_code"] == "invalid_arguments"
     assert "not like this" in (result.error or "")
@@ -305,7 +307,7 @@ async def test_arguments_that_cant_be_sent_are_refused(run: Running) -> None:
     assert result.metadata["error_code"] == "invalid_arguments"
 
 
-async def test_a_schema_that_names_others_is_not_followed_but_told(
+async def test_a_schema_that_refers_to_a_url_is_reported_and_not_followed(
     run: Running, stdio: McpServers
 ) -> None:
     assert (await run("odd__bad_schema", a=1)).output == "did bad_schema"
@@ -324,7 +326,7 @@ async def test_roots_are_the_workspace_and_questions_are_declined(
 # Cancel and timeout
 
 
-async def test_cancelling_a_call_tells_the_server_and_leaves_others_alone(
+async def test_cancelling_a_call_notifies_the_server_and_leaves_others_alone(
     run: Running, tmp_path: Path
 ) -> None:
     first, second = tmp_path / "1", tmp_path / "2"
@@ -372,7 +374,7 @@ async def test_a_server_that_reads_nothing_cant_hold_whoever_cancels(place: Path
         assert time.monotonic() - begun < 2
 
 
-async def test_a_server_that_does_not_start_again_is_told_by_every_call(tmp_path: Path) -> None:
+async def test_a_server_that_does_not_start_again_is_reported_by_every_call(tmp_path: Path) -> None:
     script = tmp_path / "server.py"
     script.write_text(Path(ODD).read_text())
     server = McpServer("once", command=sys.executable, args=[str(script)])
@@ -410,7 +412,7 @@ async def test_a_server_that_dies_fails_its_calls_at_once_and_is_restarted_by_th
     assert runs.read_text() == "x"
 
 
-async def test_a_server_that_is_killed_says_by_what(run: Running, tmp_path: Path) -> None:
+async def test_the_signal_that_killed_a_server_is_reported(run: Running, tmp_path: Path) -> None:
     pid = int((await run("real__say_pid")).output)
     mark = tmp_path / "mark"
     open_call = run.start("real__slow", mark=str(mark))
@@ -494,7 +496,7 @@ async def test_servers_can_be_closed_while_they_start(place: Path) -> None:
 # Starts
 
 
-async def test_servers_that_dont_start_are_told_and_the_others_are_there(place: Path) -> None:
+async def test_servers_that_dont_start_are_reported_and_the_others_are_there(place: Path) -> None:
     closed = f"http://127.0.0.1:{free_port()}/mcp"
     begun = time.monotonic()
     async with opened(
@@ -535,7 +537,7 @@ async def test_a_server_that_knows_only_the_newest_protocol_is_spoken_with(place
         assert (await run("odd__structured")).metadata["structured_content"] == {"n": 1}
 
 
-async def test_two_servers_of_one_name_are_kept_apart(place: Path) -> None:
+async def test_two_servers_of_one_name_get_different_labels(place: Path) -> None:
     async with opened(place, odd(), odd()) as servers:
         names = {tool.name for tool in await servers.tools()}
     assert {"mcp__odd__structured", "mcp__odd_2__structured"} < names
@@ -554,7 +556,7 @@ async def test_tools_that_a_server_gets_later_can_be_called(
     assert (await run("real__fresh")).output == "new here"
 
 
-async def test_the_sdk_is_imported_late_and_its_lack_is_told(tmp_path: Path) -> None:
+async def test_the_sdk_is_imported_late_and_its_lack_is_reported(tmp_path: Path) -> None:
     code = f"""
 import asyncio, sys
 from callsheet.tools.mcp import McpServer, McpServers
@@ -642,7 +644,7 @@ async def test_tools_are_called_over_http(web: Web, place: Path) -> None:
         assert "it is broken" in ((await run("web__fail")).error or "")
 
 
-async def test_cancelling_over_http_tells_the_server_and_leaves_others_alone(
+async def test_cancelling_over_http_notifies_the_server_and_leaves_others_alone(
     web: Web, place: Path, tmp_path: Path
 ) -> None:
     first, second = tmp_path / "1", tmp_path / "2"
@@ -663,7 +665,7 @@ async def test_cancelling_over_http_tells_the_server_and_leaves_others_alone(
         await until(says(second, "cancelled"))
 
 
-async def test_tools_that_change_are_told_over_http(web: Web, place: Path) -> None:
+async def test_tools_that_change_are_reported_over_http(web: Web, place: Path) -> None:
     changed = asyncio.Event()
     async with McpServers([web.server], Workspace(str(place)), changed.set) as servers:
         async with session_of(servers, place) as run:
@@ -727,7 +729,7 @@ def answering(status: int) -> Iterator[str]:
         server.shutdown()
 
 
-async def test_a_refusal_over_http_is_told(place: Path) -> None:
+async def test_a_refusal_over_http_is_reported(place: Path) -> None:
     with answering(401) as url:
         async with opened(place, McpServer("shut", url=url)) as servers:
             assert servers.problems == [

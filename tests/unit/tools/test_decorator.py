@@ -176,7 +176,7 @@ def test_other_mistakes_are_refused_when_the_tool_is_made():
         tool(odd)
 
 
-def test_read_only_follows_the_kind_unless_it_is_said():
+def test_read_only_follows_the_kind_unless_it_is_declared():
     def f(path: Path) -> str:
         """Do."""
         return ""

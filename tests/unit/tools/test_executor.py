@@ -132,7 +132,7 @@ async def test_an_unknown_tool_is_reported_and_answered_with_the_nearest_names()
 
 
 @pytest.mark.parametrize("one", [wait, wait_in_thread])
-async def test_a_timeout_ends_the_call_and_says_so(one):
+async def test_a_timeout_ends_the_call_and_is_its_reason(one):
     result, report = await run(one, {}, timeout=0.05)
     assert result.metadata["error_code"] == "timeout"
     assert result.error == "Timed out after 0.05 s"
@@ -495,7 +495,7 @@ async def test_paths_are_absolute_and_inside(tmp_path):
         assert (await session.run("peek", {"path": "~"})).output.endswith("/work/~")
 
 
-async def test_outside_the_workspace_somebody_must_say_yes(tmp_path):
+async def test_outside_the_workspace_somebody_must_approve(tmp_path):
     arguments = {"path": str(tmp_path / "x")}
     (tmp_path / "work").mkdir()
     for mode in ("allow", "ask", None):
@@ -620,7 +620,7 @@ def test_the_protocols_pipe_is_out_of_reach_of_tools_and_their_children():
 
 
 @pytest.mark.parametrize("code", [0, 3])
-async def test_what_was_shown_live_is_not_told_again_but_how_it_ended_is(tmp_path, code):
+async def test_what_was_shown_live_is_not_sent_again_but_how_it_ended_is(tmp_path, code):
     recorder = Recorder()
     async with Session("s", cwd=tmp_path, on_update=recorder, permission="allow") as session:
         await session.run("bash", {"command": f"echo shown; exit {code}"})
@@ -629,7 +629,7 @@ async def test_what_was_shown_live_is_not_told_again_but_how_it_ended_is(tmp_pat
     assert "shown" not in str(report.raw_output | {"metadata": None})
 
 
-async def test_output_in_a_clients_own_terminal_is_told_too(tmp_path):
+async def test_output_in_a_clients_own_terminal_is_sent_too(tmp_path):
     @tool
     def fails(call: Call) -> ToolResult:
         """Fail in a terminal of the client."""

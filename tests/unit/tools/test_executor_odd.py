@@ -68,7 +68,7 @@ async def test_a_call_can_be_cancelled_from_another_thread():
 
 
 @pytest.mark.parametrize("seconds", [0, -1])
-async def test_a_timeout_that_is_none_is_said(seconds: float):
+async def test_a_timeout_of_zero_or_less_is_refused(seconds: float):
     async with Session(tools=[wait]) as session:
         result = await session.run("wait", {"seconds": 0}, timeout=seconds)
         assert result.metadata["error_code"] == "invalid_arguments"
@@ -238,7 +238,7 @@ async def test_a_sync_function_may_give_something_to_await():
 
 
 @pytest.mark.parametrize("how", ["fails", "times out"])
-async def test_what_a_stream_said_before_it_failed_is_kept_for_the_model(how: str):
+async def test_what_a_stream_yielded_before_it_failed_reaches_the_model(how: str):
     @tool
     async def stream():
         """Stream."""
@@ -267,7 +267,7 @@ async def test_blank_output_is_no_output():
             assert_standard(result)
 
 
-async def test_an_errors_code_is_its_own_whatever_it_is_told_besides():
+async def test_metadata_does_not_replace_an_errors_own_code():
     @tool
     def lost() -> str:
         """Be lost."""

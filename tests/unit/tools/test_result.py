@@ -57,7 +57,7 @@ def test_an_error_keeps_what_there_is_besides():
     assert result.output == "make: *** [all] Error 2\n\nExit code 2"
 
 
-def test_an_errors_message_is_not_said_twice():
+def test_an_errors_message_is_not_repeated():
     result = ToolResult.error("1", "bash", "Exit code 2", output="Oh no. Exit code 2")
     assert result.output == "Oh no. Exit code 2"
 

@@ -62,7 +62,7 @@ class PipeLink:
         self._cwd: str = server.cwd or cwd
         self._tail: bytearray = bytearray()
         self._closed: asyncio.Future[str] = loop.create_future()
-        """Done when the child has closed a pipe; its result says which."""
+        """Done when the child has closed a pipe; its result names it."""
         self._process: Process
         self._stdin: asyncio.StreamWriter
         self._stdout: asyncio.StreamReader
