@@ -7,10 +7,10 @@ A recording has one message per line, in one of two forms that may be mixed:
   is no JSON, `callsheet record` writes `raw` in place of `msg`, or `base64` if it is no text; `size` is
   the full length of a line that was cut, and `lost` the number of bytes that are missing.
 
-Reading never raises. A line that is not exactly one message has a `fault`; where a message can be made
-out all the same (bad bytes or half a surrogate pair replaced, several messages on one line), the line
-has both the message and the fault. A message that is spread over several lines is not put together:
-each of its lines is a finding of its own.
+Reading never raises. A line that is not exactly one message has a `fault`; where one message can be made
+out all the same (bad bytes or half a surrogate pair replaced, odd numbers), the line has both the message
+and the fault. Several messages on one line are not taken apart, and one that is spread over several lines
+is not put together: each of the lines is a finding.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ _PAIR_OR_LONE = re.compile(
 _decode = msgspec.json.Decoder().decode
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 _encode = msgspec.json.encode
-_decoder = json.JSONDecoder()
+_ODD_NUMBERS = re.compile(rb"NaN|Infinity|\d[eE][+]?\d{3}").search
 
 
 class RecordedLine(Struct):
-    """One line of a recording, or one of several messages on it.
+    """One line of a recording.
 
     `size` is that of the message without the envelope, as near as it is known. `sender` is None where the
     recording does not state it. A line with a `fault` has no message, or one that could be made out.
@@ -85,18 +85,13 @@ class RecordedLine(Struct):
 def read_lines(stream: BinaryIO) -> Iterator[RecordedLine]:
     """Yield the lines of a recording. It never raises for what a line contains.
 
-    A line with several messages is yielded once for each of them, with the same number. Of consecutive empty
-    lines, only the first is yielded.
+    Of consecutive empty lines, only the first is yielded.
     """
     was_blank = False
     for number, (data, is_whole) in enumerate(_split(stream), 1):
         if is_whole and data and not data.isspace():
             was_blank = False
-            line = parse_line(number, data)
-            if line.fault == "several":
-                yield from _each_message(line)
-            else:
-                yield line
+            yield parse_line(number, data)
         elif not is_whole:
             yield _faulty(number, len(data), "long", f"it is longer than {LONGEST >> 20} MB")
         elif not was_blank:
@@ -120,33 +115,14 @@ def loses_a_message(line: RecordedLine) -> bool:
     return line.fault in _LOSES_A_MESSAGE or line.raw.lstrip()[:1] == b"{"
 
 
-def _each_message(line: RecordedLine) -> Iterator[RecordedLine]:
-    """Yield the messages of a line that has several, the first with the fault."""
-    fault, problem = line.fault, line.problem
-    for value in _messages(line.raw):
-        found = _line_of(line.number, line.raw, value, _size_of(value, line.raw))
-        found.fault, found.problem = fault, problem
-        found.sender, found.time = found.sender or line.sender, found.time or line.time
-        yield found
-        fault = problem = None
-    if fault is not None:
-        yield line
-
-
 def _repaired(number: int, data: bytes, exc: Exception) -> RecordedLine:
-    """Parse a line that is no JSON as it is, by replacing what can't be decoded."""
-    fault, problem = fault_of(data, exc)
-    for repaired, why, what in readings(data, fault):
-        try:
-            line = _line_of(number, data, _decode(repaired), len(data))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            continue
-        if (
-            line.fault != "several"
-        ):  # each of the messages is repaired when they are read one by one
-            line.fault, line.problem = why, what
-        return line
-    return RecordedLine(number, len(data), problem=problem, raw=data, fault=fault)
+    """Parse a line that is no JSON as it is."""
+    value, fault, problem = decode_leniently(data, exc)
+    if value is None:
+        return RecordedLine(number, len(data), problem=problem, raw=data, fault=fault)
+    line = _line_of(number, data, value, len(data))
+    line.fault, line.problem = line.fault or fault, line.problem or problem
+    return line
 
 
 def _line_of(number: int, data: bytes, value: Any, size: int) -> RecordedLine:
@@ -235,50 +211,42 @@ def fault_of(data: bytes, exc: Exception) -> tuple[Fault, str]:
         return "encoding", "it is no UTF-8"
     if isinstance(exc, RecursionError):
         return "json", "it is nested too deeply"
-    if len(_messages(data)) > 1 or data.count(b'"jsonrpc"') > 1:
+    if data.count(b'"jsonrpc"') > 1:
         return "several", "it has several messages"
     if data.lstrip()[:1] == b"{" and "truncated" in str(exc):
         return "cut", "it breaks off in the middle of a message"
     return "json", "it is no JSON"
 
 
-def readings(data: bytes, fault: Fault) -> Iterator[tuple[bytes, Fault, str]]:
-    """Yield repaired versions of a line, with U+FFFD for what can't be decoded, each with its fault."""
-    if fault == "encoding":
-        yield data.decode(errors="replace").encode(), fault, "it is no UTF-8"
-    elif b"\\ud" in data or b"\\uD" in data:
-        yield _without_surrogates(data), "surrogate", "it has half of a surrogate pair"
+def decode_leniently(data: bytes, exc: Exception) -> tuple[Any, Fault, str]:
+    """Decode a line for which a decoder raised `exc`, with U+FFFD for what can't be decoded.
 
+    What strict decoders refuse may still report how a call goes: agents in JavaScript cut texts in the
+    middle of a surrogate pair, agents in Python write NaN, and numbers may be too large for 64 bits.
 
-def _messages(data: bytes) -> list[Any]:
-    """Return the objects on a line, one after the other or in a list.
-
-    This uses the decoder of the standard library, because it can continue where a value ends, and accepts
-    numbers (NaN, 1e999) that stricter decoders reject.
+    Returns:
+        The value, or None if there is none to be made out; and what is wrong with the line.
     """
-    try:
-        text = _without_surrogates(data).decode()
-    except UnicodeDecodeError:
-        return []
-    found: list[Any] = []
-    place = 0
-    while place < len(text):
-        if text[place] in " \t\r,":
-            place += 1
-            continue
+    fault, problem = fault_of(data, exc)
+    found = data
+    why: tuple[Fault, str] = (fault, problem)
+    if fault == "encoding":
+        found = data.decode(errors="replace").encode()
+    elif b"\\ud" in data or b"\\uD" in data:
+        found = _without_surrogates(data)
+        why = ("surrogate", "it has half of a surrogate pair")
+    for decode in (_decode, _decode_odd_numbers):
         try:
-            value, place = _decoder.raw_decode(text, place)
+            return decode(found), *why
         except (ValueError, RecursionError):
-            break
-        found += cast("list[Any]", value) if isinstance(value, list) else [value]
-    return [value for value in found if isinstance(value, dict) and value]
+            continue
+    return None, fault, problem
 
 
-def _size_of(message: Any, line: bytes) -> int:
-    try:
-        return len(json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode())
-    except (RecursionError, ValueError):  # encoding may fail at a depth that decoding survived
-        return len(line)
+def _decode_odd_numbers(data: bytes) -> Any:
+    if not _ODD_NUMBERS(data):
+        raise ValueError
+    return json.loads(data)
 
 
 def _is_batch(value: Any) -> bool:

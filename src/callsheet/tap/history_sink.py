@@ -23,9 +23,6 @@ LAST = 4.0
 MOST_LOGS = 64
 """Sessions whose logs are open at once. Of more, the oldest log is dropped, and opened again on use."""
 
-MOST_PROMPTS = 256
-"""Prompts that may wait for a response. Of more, the oldest is forgotten."""
-
 Write: TypeAlias = "Callable[[SessionLog], object]"
 
 _KINDS = {
@@ -53,8 +50,6 @@ class HistorySink:
         self._info: JsonObject = {"source": "tap", "command": command}
         self._say_once: Callable[[str], None] | None = say
         self._logs: dict[str, SessionLog] = {}
-        # Prompts without a response, by request: the session, and what stores it if it is not stored yet.
-        self._prompts: dict[Any, tuple[str, Callable[[], None] | None]] = {}
         self._message: tuple[str, str, str] = ("", "", "")
         self._count: int = 0
 
@@ -64,42 +59,17 @@ class HistorySink:
 
     def call(self, session: str, cwd: str, record: CallRecord) -> None:
         """Store a call as it is now."""
-        self._accept(session)
         self._message = ("", "", "")
         self._write(session, cwd, lambda log: log.send(deque([record])))
 
-    def prompt(
-        self, request: Any, session: str, cwd: str, params: Json, sanitizer: Sanitizer
-    ) -> None:
-        """Hold what the user has typed, without secrets, until the agent has accepted it."""
+    def prompt(self, session: str, cwd: str, params: Json, sanitizer: Sanitizer) -> None:
+        """Store what the user has typed, without secrets, also if the agent refuses it."""
         blocks = _blocks(many(params.get("prompt")))
-        safe = [sanitizer.value(block)[0] for block in blocks]
+        self._say(session, cwd, "user", None, [sanitizer.value(block)[0] for block in blocks])
         title = next((text(block.get("text")) for block in blocks if "text" in block), None)
-        name = sanitizer.clean(title) if title else ""
-
-        def keep() -> None:
-            self._say(session, cwd, "user", None, safe)
-            if name:
-                self._write(session, cwd, lambda log: log.name(name))
-
-        self._prompts[request] = session, keep
-        if len(self._prompts) > MOST_PROMPTS:
-            del self._prompts[next(iter(self._prompts))]
-
-    def answered(self, request: Any, *, accepted: bool) -> None:
-        """Process the agent's response to a prompt. A rejected prompt is not stored."""
-        _, keep = self._prompts.pop(request, ("", None))
-        if keep is not None and accepted:
-            keep()
-
-    def _accept(self, session: str) -> None:
-        """Store the oldest prompt of a session that has no response yet: the agent works on it."""
-        for request, (asked, keep) in self._prompts.items():
-            if asked == session:
-                if keep is not None:
-                    self._prompts[request] = session, None
-                    keep()
-                return
+        if title:
+            name = sanitizer.clean(title)
+            self._write(session, cwd, lambda log: log.name(name))
 
     def update(self, session: str, cwd: str, update: Json) -> StoreText | None:
         """Store a message as the client is shown it, and return a function that stores its next pieces."""
@@ -107,7 +77,6 @@ class HistorySink:
         content = update.get("content")
         blocks = _blocks(many(content) or [content])
         if kind is not None and blocks and any(block.get("text") != "" for block in blocks):
-            self._accept(session)
             return self._say(session, cwd, kind, text(update.get("messageId")), blocks)
         if update.get("sessionUpdate") == "plan":
             entries: list[Json] = [

@@ -6,14 +6,13 @@ No clock is read. Before each line, everything happens that would have been due 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 
 from callsheet.observe.lines import Direction, RecordedLine, Sender, encode_line, read_lines
 from callsheet.runtime.spill_store import SpillStore
 from callsheet.tap.context import TapSettings
-from callsheet.tap.passthrough import parse_line
 from callsheet.tap.stats import Account
 
 from .context import Context
@@ -21,9 +20,6 @@ from .pipeline import Pipeline
 
 _encode = msgspec.json.Encoder().encode
 _DIRECTIONS: dict[Sender, Direction] = {"client": "client->agent", "agent": "agent->client"}
-_MENDED = ("encoding", "surrogate")
-"""Faults of lines that a tap reads all the same."""
-
 _OF_MESSAGES = frozenset(("jsonrpc", "method", "result", "error"))
 
 PRECISE = 1e-6
@@ -47,7 +43,6 @@ class Repairs:
         self._pipeline: Pipeline = Pipeline(tap, self.faults.append)
         self._now: float = 0.0
         self._is_wrapped: bool = False
-        self._passed: int = 0
 
     def repaired(self, stream: BinaryIO) -> Iterator[bytes]:
         """Yield the lines of a recording, repaired."""
@@ -58,9 +53,7 @@ class Repairs:
         yield from self._drained(b"", b"")
 
     def _one(self, line: RecordedLine) -> Iterator[bytes]:
-        if line.number == self._passed:
-            return  # it is another message of a line that was passed as it is
-        message = _message_of(line)
+        message = line.message
         if message is None:
             yield from self._as_it_is(line)
             return
@@ -91,7 +84,6 @@ class Repairs:
         """Yield a line that is no message: unchanged, except that secrets are removed."""
         if not line.raw:
             return
-        self._passed = line.number
         yield from self._asked()
         kept = self._pipeline.for_recording(line.raw + b"\n")
         yield kept if line.sender is None else self._wrapped(line.sender, kept)
@@ -130,14 +122,6 @@ class Repairs:
             else:
                 yield kept
         lines.clear()
-
-
-def _message_of(line: RecordedLine) -> dict[str, Any] | None:
-    """Return the message of a line as a live tap would read it; None if it would find none."""
-    if line.fault is None or line.fault in _MENDED:
-        return line.message
-    message = parse_line(line.raw) if line.fault == "json" else None
-    return message if message is not None and "jsonrpc" in message else None
 
 
 def repair(

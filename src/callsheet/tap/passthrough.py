@@ -14,15 +14,13 @@ be fast. Three things make it so:
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from callsheet.observe.lines import fault_of, readings
+from callsheet.observe.lines import decode_leniently
 from callsheet.observe.model import Json, many, obj, text
 from callsheet.redaction.redactor import QuickCheck, Redactor, StreamRedactor
 from callsheet.tap.hold import TEXT_PAUSE, Waits, Why
@@ -56,8 +54,6 @@ _PLAIN_TEXT = {"type", "text"}
 """What a piece of text has, and its content."""
 
 _BOM = b"\xef\xbb\xbf"
-_ODD_NUMBERS = re.compile(rb"NaN|Infinity|\d[eE][+]?\d{3}").search
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
 _decode = msgspec.json.Decoder().decode
 _decode_text = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.Encoder().encode
@@ -73,36 +69,14 @@ StoreMessage: TypeAlias = Callable[[Json], StoreText | None]
 
 
 def parse_line(line: bytes) -> Json | None:
-    """Return the message in a line; None if there is none.
-
-    What strict parsers refuse may still report how a call goes: agents in JavaScript cut texts in
-    the middle of a surrogate pair, agents in Python write NaN, and numbers may be too large for 64
-    bits.
-    """
+    """Return the message in a line, also one that strict parsers refuse; None if there is none."""
     if len(line) > LONGEST:
         return None
     try:
         value: Any = _decode(line)
-    except _UNREADABLE as exc:
-        value = _parse_leniently(line.removeprefix(_BOM), exc)
+    except (ValueError, RecursionError) as exc:
+        value, _, _ = decode_leniently(line.removeprefix(_BOM), exc)
     return cast("Json", value) if type(value) is dict else None
-
-
-def _parse_leniently(data: bytes, exc: Exception) -> Any:
-    fault, _ = fault_of(data, exc)
-    for reading in [one for one, _, _ in readings(data, fault)] or [data]:
-        for decode in (_decode, _with_odd_numbers):
-            try:
-                return decode(reading)
-            except _UNREADABLE:
-                continue
-    return None
-
-
-def _with_odd_numbers(data: bytes) -> Any:
-    if not _ODD_NUMBERS(data):
-        raise ValueError
-    return json.loads(data)
 
 
 class LineTemplate:

@@ -43,7 +43,6 @@ from callsheet.observe.model import (
     ObservedSession,
     SeenIds,
     obj,
-    rpc_id,
     text,
 )
 from callsheet.observe.tracker import CALLS, TERMINALS, Tracker
@@ -282,8 +281,7 @@ class Pipeline:
             if (closed := self._sessions.get(key)) is not None:
                 closed.closed(now)
         elif method == "session/prompt" and key is not None and self._history is not None:
-            request = rpc_id(message.get("id"))
-            self._history.prompt(request, key, self._cwd(key), params, self._sanitizer)
+            self._history.prompt(key, self._cwd(key), params, self._sanitizer)
 
     def _for_agent(self, line: bytes, message: Json) -> bytes:
         """Return a line of the client with the agent's ids of calls, where the client knows others."""
@@ -348,13 +346,11 @@ class Pipeline:
 
     # Events of the tracker
 
-    def _on_event(self, event: Any, message: Json, now: float) -> bool:  # noqa: C901 - a table
+    def _on_event(self, event: Any, message: Json, now: float) -> bool:
         """React to an event of the current message, and return whether the message needs nothing more."""
         match event:
             case MessageSeen():
                 self._answers = event.answers
-                if event.answers == "session/prompt" and self._history is not None:
-                    self._history.answered(rpc_id(message.get("id")), accepted="result" in message)
             case UpdateArrived():
                 return self._update_arrived(event, message, now)
             case UpdateApplied():

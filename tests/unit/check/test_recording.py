@@ -69,7 +69,7 @@ def test_a_line_that_is_no_message_is_found_and_the_rest_is_read(line: bytes, ru
 
 def test_what_the_recorder_found_to_be_no_message_keeps_who_has_sent_it_and_when() -> None:
     one = '{"jsonrpc": "2.0", "method": "_x"}'
-    for raws, numbers in (([one[:9], one[9:]], [1, 2]), ([one * 2], [1, 1]), ([one[:9]], [1])):
+    for raws, numbers in (([one[:9], one[9:]], [1, 2]), ([one * 2], [1]), ([one[:9]], [1])):
         told = [{"t": 2.5, "dir": "agent->client", "raw": raw} for raw in raws]
         data = "\n".join(map(json.dumps, told)).encode()
         lines = list(reading.read_lines(io.BytesIO(data)))
@@ -77,7 +77,7 @@ def test_what_the_recorder_found_to_be_no_message_keeps_who_has_sent_it_and_when
         assert {(line.sender, line.time) for line in lines} == {("agent", 2.5)}
 
 
-def test_two_messages_on_a_line_are_both_read() -> None:
+def test_two_messages_on_a_line_are_a_finding() -> None:
     lines = said()
     joined = [*lines[:5], lines[5] + lines[6], lines[7]]
     assert found(b"\n".join(joined)) == [("recording/several-messages", 6)]
