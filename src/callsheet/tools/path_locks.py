@@ -10,7 +10,6 @@ have to wait for a call that in turn waits for the outer one, it is refused, bec
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -44,38 +43,12 @@ class PathClaim:
         ) or any(_meet(path, at) for path in self.reads for at in other.writes)
 
 
-class _Held:
-    """How many claims there are on each path, and on what is below it."""
-
-    def __init__(self) -> None:
-        self.here: Counter[str] = Counter()
-        self.below: Counter[str] = Counter()
-
-    def change(self, paths: Iterable[str], by: int) -> None:
-        for path in paths:
-            self.here[path] += by
-            if not self.here[path]:
-                del self.here[path]
-            for parent in _parents(path):
-                self.below[parent] += by
-                if not self.below[parent]:
-                    del self.below[parent]
-
-    def touches(self, path: str) -> bool:
-        """Return whether the path, something below it, or a directory above it is held."""
-        if path in self.here or path in self.below:
-            return True
-        return any(parent in self.here for parent in _parents(path))
-
-
 class PathLocks:
     """All claims of a session. Used on the session's event loop only."""
 
     def __init__(self) -> None:
-        self._reading: _Held = _Held()
-        self._writing: _Held = _Held()
         self._held: dict[PathClaim, None] = {}
-        self._waiting: deque[PathClaim] = deque()
+        self._waiting: list[PathClaim] = []
 
     @asynccontextmanager
     async def hold(self, reads: Iterable[Path], writes: Iterable[Path]) -> AsyncGenerator[None]:
@@ -88,7 +61,10 @@ class PathLocks:
         if not claim.reads and not claim.writes:
             yield
             return
-        await self._take(claim)
+        if self._is_free(claim, self._waiting):
+            self._grant(claim)
+        else:
+            await self._wait(claim)
         token = _holding.set((*_holding.get(), claim))
         try:
             yield
@@ -96,10 +72,7 @@ class PathLocks:
             _holding.reset(token)
             self._release(claim)
 
-    async def _take(self, claim: PathClaim) -> None:
-        if (claim.outer or not self._waiting) and self._is_free(claim):
-            self._change(claim, 1)
-            return
+    async def _wait(self, claim: PathClaim) -> None:
         if claim.outer and self._is_circular(claim):
             paths = ", ".join(sorted(claim.writes | claim.reads))
             raise ExecutionFailed(
@@ -108,49 +81,44 @@ class PathLocks:
             )
         claim.granted = asyncio.get_running_loop().create_future()
         self._waiting.append(claim)
-        self._grant()
         try:
             await claim.granted
         except asyncio.CancelledError:
             if claim in self._waiting:
                 self._waiting.remove(claim)
-                self._grant()
+                self._grant_waiting()
             else:  # it was granted just before the cancellation
                 self._release(claim)
             raise
 
-    def _release(self, claim: PathClaim) -> None:
-        self._change(claim, -1)
-        if self._waiting:
-            self._grant()
+    def _is_free(self, claim: PathClaim, ahead: Iterable[PathClaim]) -> bool:
+        """Return whether a claim meets neither those that are held nor those that wait ahead of it.
 
-    def _grant(self) -> None:
+        A nested claim does not wait for those of its outer calls, nor for those that queue for them.
+        """
+        if any(claim.meets(held) for held in self._held if held not in claim.outer):
+            return False
+        return bool(claim.outer) or not any(map(claim.meets, ahead))
+
+    def _grant(self, claim: PathClaim) -> None:
+        claim.is_held = True
+        self._held[claim] = None
+        if claim.granted is not None and not claim.granted.done():
+            claim.granted.set_result(None)
+
+    def _grant_waiting(self) -> None:
         """Grant what can be granted, in order. A waiting claim blocks later ones on its paths."""
-        ahead_reading, ahead_writing = _Held(), _Held()
-        still: deque[PathClaim] = deque()
-        for claim in self._waiting:
-            may_pass = bool(claim.outer) or _is_free(claim, ahead_reading, ahead_writing)
-            if may_pass and self._is_free(claim):
-                self._change(claim, 1)
-                assert claim.granted is not None
-                if not claim.granted.done():
-                    claim.granted.set_result(None)
+        waiting, self._waiting = self._waiting, []
+        for claim in waiting:
+            if self._is_free(claim, self._waiting):
+                self._grant(claim)
             else:
-                still.append(claim)
-                ahead_reading.change(claim.reads, 1)
-                ahead_writing.change(claim.writes, 1)
-        self._waiting = still
+                self._waiting.append(claim)
 
-    def _is_free(self, claim: PathClaim) -> bool:
-        # Leave out the claims of the outer calls for the moment: they must not block a call nested in them.
-        own = [outer for outer in claim.outer if outer.is_held]
-        for outer in own:
-            self._count(outer, -1)
-        try:
-            return _is_free(claim, self._reading, self._writing)
-        finally:
-            for outer in own:
-                self._count(outer, 1)
+    def _release(self, claim: PathClaim) -> None:
+        claim.is_held = False
+        del self._held[claim]
+        self._grant_waiting()
 
     def _is_circular(self, claim: PathClaim) -> bool:
         """Return whether a claim would wait for one that can't be released before it: a deadlock."""
@@ -167,32 +135,8 @@ class PathLocks:
                     todo.append(waiting)
         return False
 
-    def _change(self, claim: PathClaim, by: int) -> None:
-        claim.is_held = by > 0
-        if claim.is_held:
-            self._held[claim] = None
-        else:
-            del self._held[claim]
-        self._count(claim, by)
-
-    def _count(self, claim: PathClaim, by: int) -> None:
-        self._reading.change(claim.reads, by)
-        self._writing.change(claim.writes, by)
-
-
-def _is_free(claim: PathClaim, reading: _Held, writing: _Held) -> bool:
-    if any(writing.touches(path) for path in claim.reads):
-        return False
-    return not any(writing.touches(path) or reading.touches(path) for path in claim.writes)
-
 
 def _meet(one: str, other: str) -> bool:
-    return one == other or one in _parents(other) or other in _parents(one)
-
-
-def _parents(path: str) -> list[str]:
-    found: list[str] = []
-    while (cut := path.rfind("/")) > 0:
-        path = path[:cut]
-        found.append(path)
-    return [*found, "/"]
+    """Return whether two paths are the same, or one is inside the other."""
+    short, long = sorted((one.rstrip("/"), other.rstrip("/")), key=len)
+    return long == short or long.startswith(f"{short}/")

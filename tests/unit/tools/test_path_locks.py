@@ -58,8 +58,7 @@ def test_no_two_that_must_not_meet_are_ever_inside_together(asked, seed: int):
             if not task.cancelled():
                 task.result()
         assert not claims._waiting
-        assert not claims._reading.here
-        assert not claims._writing.below
+        assert not claims._held
         return ended
 
     asyncio.run(scenario())
