@@ -237,7 +237,7 @@ def decode_leniently(data: bytes, exc: Exception) -> tuple[Any, Fault, str]:
         why = ("surrogate", "it has half of a surrogate pair")
     for decode in (_decode, _decode_odd_numbers):
         try:
-            return decode(found), *why
+            return decode(found), why[0], why[1]
         except (ValueError, RecursionError):
             continue
     return None, fault, problem
