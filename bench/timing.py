@@ -94,7 +94,11 @@ def interleave(
 
 
 def _batch_size(batch: Batch, seconds: float) -> int:
-    """Find how often the work fits into so many seconds. This also warms it up."""
+    """Find how often the work fits into so many seconds. This also warms it up.
+
+    The first time is not counted: it builds what is built once, and would make a batch of one.
+    """
+    batch(1)
     times = 1
     while (took := batch(times)) < seconds / 2:
         times *= 2

@@ -241,7 +241,6 @@ def _escaped_size(text: str) -> int:
     return size_of(text) - _QUOTES
 
 
-_HARMFUL = re.compile("[\x1b\x00\x08\x7f\x9b]").search
 _PICTURES = {
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"},
     0x7F: 0x2421,
@@ -251,4 +250,7 @@ _PICTURES = {
 
 def visible(text: str) -> str:
     """Return a text as it can be shown anywhere: `␛[31m` for what would have been red."""
-    return text.translate(_PICTURES) if _HARMFUL(text) else text
+    # Five searches for a character take a twentieth of one for a set of them.
+    if "\x1b" in text or "\0" in text or "\b" in text or "\x7f" in text or "\x9b" in text:
+        return text.translate(_PICTURES)
+    return text

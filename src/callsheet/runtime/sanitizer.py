@@ -14,7 +14,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from json import dumps
-from typing import Annotated, Any, Literal, TypeAlias, Union
+from typing import Annotated, Any, Literal, TypeAlias, Union, cast
 
 import msgspec
 from msgspec import Meta, Struct, convert
@@ -197,9 +197,12 @@ class Sanitizer:
         if type(output) is str and raw is not None and redactor is not None:
             try:
                 convert((raw,), _Plain)
-                text, data = _encode(output), _encode(raw)
-                if redactor.is_clean_json(text + data.replace(text, b'""')):
-                    return (TextContent(visible(output)),), _decode(data), 0
+                rest = raw
+                if type(raw) is dict:
+                    whole = cast("JsonObject", raw)
+                    rest = {key: "" if item == output else item for key, item in whole.items()}
+                if redactor.is_clean_json(_encode(output) + _encode(rest)):
+                    return (TextContent(visible(output)),), _decode(_encode(raw)), 0
             except Exception:  # noqa: BLE001 - it is not plain, or can't be encoded
                 pass
         items, found = ((), 0) if output is None else self.items(output)
