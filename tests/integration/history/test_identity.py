@@ -18,6 +18,8 @@ from callsheet.history import (
     Store,
     StoredCall,
     StoredMessage,
+    StoreUnavailable,
+    sqlite,
     store_at,
 )
 from callsheet.report.content import TerminalContent
@@ -32,7 +34,16 @@ from tests.support.engines import database, engine, postgres, store, url
 from tests.support.made_recordings import SESSION, announced, completed, opening
 from tests.support.postgres import Server
 from tests.support.sizes import sized
-from tests.support.stores import NOW, call, check_whole, cli_in_process, keep, raw, store_in
+from tests.support.stores import (
+    NOW,
+    call,
+    check_whole,
+    cli_in_process,
+    keep,
+    raw,
+    store_in,
+    store_of,
+)
 from tests.support.tap_harness import line_of
 
 __all__ = ["database", "engine", "postgres", "store", "url"]
@@ -256,6 +267,26 @@ def test_a_history_of_0_1_0_is_brought_up_to_date_without_loss(tmp_path: Path) -
         check_whole(made)
         assert made.timeline("s") == []
         assert len(made.timeline("other")) == 1
+
+
+def test_a_migration_that_fails_changes_nothing_and_leaves_no_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "history.sqlite"
+    file.write_bytes(gzip.decompress(OLD.read_bytes()))
+
+    def copies(*_: object, **__: object) -> None:
+        assert (tmp_path / "history.sqlite.before-migration").stat().st_mode & 0o77 == 0
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite, "copy_rows", copies)
+        with pytest.raises(StoreUnavailable, match="No space"):
+            store_of(file).open()
+    assert [one.name for one in tmp_path.glob("*before*")] == []
+    with store_in(tmp_path) as made:
+        check_old(made.timeline("s"), made.timeline("other"))
+    assert [one.name for one in tmp_path.glob("*before*")] == []
 
 
 def check_old(entries: list[Any], others: list[Any]) -> None:
