@@ -255,7 +255,10 @@ class RuntimeCall(CallState):
         """Return a location; a relative path is meant from the session's directory."""
         if isinstance(path, PurePath):
             path = str(path)
-        clean = self.session.guard.clean(check_text(path, "location path", InvalidLocation))
+        # A file's name may have bytes that are no text; cleaning marks them.
+        if isinstance(path, str):
+            path = self.session.guard.clean(path)
+        clean = check_text(path, "location path", InvalidLocation)
         return ToolCallLocation(os.path.normpath(os.path.join(self.session.cwd, clean)), line)  # noqa: PTH118
 
     @safely
