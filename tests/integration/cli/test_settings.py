@@ -205,9 +205,7 @@ def test_secrets_of_a_call_are_not_stored(tmp_path: Path, command: Command) -> N
 
 
 @pytest.mark.parametrize("how", ["off", "flag"])
-def test_a_call_can_be_stored_out_of_the_history(
-    tmp_path: Path, command: Command, how: str
-) -> None:
+def test_a_call_can_stay_out_of_the_history(tmp_path: Path, command: Command, how: str) -> None:
     options = ["--history", "off"] if how == "flag" else []
     env = {"CALLSHEET_HISTORY": "off" if how == "off" else "h.sqlite"}
     done = command("call", "think", "thought=x", *options, cwd=tmp_path, **env)
