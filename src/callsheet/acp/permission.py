@@ -11,11 +11,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from callsheet.acp.codec import as_list, as_object, rest
-from callsheet.acp.jsonrpc import InvalidParams
 from callsheet.report.errors import CallsheetError, ReportError
-from callsheet.report.events import CallChanged
-from callsheet.report.json import JsonObject, JsonValue, check_text
+from callsheet.report.json import JsonObject
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import check_alive
 
@@ -35,21 +32,6 @@ class PermissionOption(Struct, frozen=True):
     name: str
     kind: str
     meta: JsonObject | None = None
-    extra: JsonObject | None = None
-
-
-class PermissionRequest(Struct, frozen=True, kw_only=True):
-    """A request as it was read.
-
-    `call` is what it contains of the tool call. ACP v2 may ask about something other than a call; then
-    `call` is None and `subject` is what it asks about, whole.
-    """
-
-    call: CallChanged | None
-    options: tuple[PermissionOption, ...]
-    title: str = ""
-    description: str | None = None
-    subject: JsonObject | None = None
     extra: JsonObject | None = None
 
 
@@ -86,21 +68,3 @@ def encode_options(options: Sequence[PermissionOption]) -> list[JsonObject]:
             one["_meta"] = option.meta
         out.append({**(option.extra or {}), **one})
     return out
-
-
-def decode_options(options: JsonValue) -> tuple[PermissionOption, ...]:
-    """Read the options."""
-    return tuple([_decode_option(raw) for raw in as_list(options, "options")])
-
-
-def _decode_option(option: JsonValue) -> PermissionOption:
-    raw = as_object(option, "option")
-    for key in ("optionId", "name", "kind"):
-        if not isinstance(raw.get(key), str):
-            raise InvalidParams(f"option: {key} is missing or not text")
-        check_text(raw[key], f"option {key}")
-    meta = raw.get("_meta")
-    if meta is not None:
-        as_object(meta, "option _meta")
-    extra = rest(raw, "optionId", "name", "kind", "_meta")
-    return PermissionOption(raw["optionId"], raw["name"], raw["kind"], meta, extra)

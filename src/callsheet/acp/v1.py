@@ -46,9 +46,7 @@ from callsheet.acp.codec import (
 from callsheet.acp.jsonrpc import InvalidParams
 from callsheet.acp.permission import (
     PermissionOption,
-    PermissionRequest,
     check_request,
-    decode_options,
     encode_options,
 )
 from callsheet.acp.terminals import decode_v1_terminals
@@ -345,18 +343,6 @@ def encode_permission(
         "options": encode_options(options),
     }
     return {**extra, **out} if extra else out
-
-
-@typed_errors
-def decode_permission(params: JsonValue) -> PermissionRequest:
-    """Read the params of `session/request_permission`."""
-    raw = read_object(params, "params")
-    call, _ = _decode_call(as_object(raw.get("toolCall"), "toolCall"), upsert=True)
-    return PermissionRequest(
-        call=call,
-        options=decode_options(raw.get("options")),
-        extra=rest(raw, "sessionId", "toolCall", "options"),
-    )
 
 
 def encode_diff(diff: DiffContent) -> list[JsonObject]:

@@ -39,9 +39,7 @@ from callsheet.acp.codec import (
 from callsheet.acp.jsonrpc import InvalidParams
 from callsheet.acp.permission import (
     PermissionOption,
-    PermissionRequest,
     check_request,
-    decode_options,
     encode_options,
 )
 from callsheet.report.content import (
@@ -309,24 +307,3 @@ def encode_permission(
     if description is not None:
         out["description"] = description
     return {**extra, **out} if extra else out
-
-
-@typed_errors
-def decode_permission(params: JsonValue) -> PermissionRequest:
-    """Read the params of `session/request_permission`."""
-    raw = read_object(params, "params")
-    subject = raw.get("subject")
-    call = None
-    if subject is not None and as_object(subject, "subject").get("type") == "tool_call":
-        call = _decode_call(as_object(subject.get("toolCall"), "toolCall"))
-    title, description = raw.get("title"), raw.get("description")
-    if not isinstance(title, str):
-        raise InvalidParams("title: expected text")
-    return PermissionRequest(
-        call=call,
-        options=decode_options(raw.get("options")),
-        title=title,
-        description=description if isinstance(description, str) else None,
-        subject=subject,
-        extra=rest(raw, "sessionId", "title", "description", "subject", "options"),
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -27,7 +28,6 @@ from callsheet.runtime.clock import new_call_id
 from tests.support import strategies as some
 from tests.support.sizes import fewer
 from tests.unit.acp.test_roundtrip import send, updates_in
-from tests.unit.acp.test_v1 import ALLOW, a_report
 
 WIRES = {1: v1, 2: v2}
 junk = st.one_of(
@@ -108,26 +108,8 @@ def test_mutated_messages_give_events_or_a_typed_error(version: int, data: st.Da
 @given(junk)
 def test_any_json_gives_events_or_a_typed_error(version: int, value: Any) -> None:
     wire = WIRES[version]
-    for read in (wire.decode, wire.decode_permission):
-        try:
-            read(value)
-        except InvalidParams:
-            continue
-
-
-@pytest.mark.parametrize("version", [1, 2])
-@fewer(small=8)
-@given(data=st.data())
-def test_mutated_permission_requests_give_a_request_or_a_typed_error(
-    version: int, data: st.DataObject
-) -> None:
-    wire = WIRES[version]
-    params = wire.encode_permission("s", a_report(), [ALLOW])
-    mutated = data.draw(st.composite(lambda draw: mutate(draw, params))())
-    try:
-        wire.decode_permission(mutated)
-    except InvalidParams:
-        return
+    with suppress(InvalidParams):
+        wire.decode(value)
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -181,10 +163,6 @@ def test_hostile_updates_never_get_past_the_types(version: int, name: str) -> No
                 view.call(state)
     except CallsheetError:
         assert not list(ledger)  # refused as a whole
-    with pytest.raises(InvalidParams):
-        v1.decode_permission({"sessionId": "s", "toolCall": {"toolCallId": "c"}, "options": [
-            {"optionId": "a", "name": "b", "kind": "allow_once", "_meta": {"x": "\ud800"}}
-        ]})  # fmt: skip
 
 
 def count_calls(patch: pytest.MonkeyPatch, module: Any, name: str) -> list[None]:
