@@ -145,8 +145,9 @@ def read(data: bytes, place: int, *, glued: bool = False) -> Pair | None:
         match = _FLAG.match(data, place)
         family = family_of(match["name"].decode()) if match else ""
         return _flag_pair(data, match, family, goes_on=glued) if match and family else None
-    if fields.is_set(data, place):
-        return _field_pair(data, fields.read_set(data, place), b"")
+    field = fields.read_set(data, place)
+    if field is not None:
+        return _field_pair(data, field, b"")
     if not _TELLING.match(data, place):
         return None
     start = _name_start(data, place)

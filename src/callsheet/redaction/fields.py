@@ -98,13 +98,8 @@ def read(data: bytes, place: int, name_start: int) -> Field | None:
 
 def read_set(data: bytes, place: int) -> Field | None:
     """Read `set NAME value` and what is like it."""
-    match = _SET.match(data, place)
+    match = _SET.match(data, place) if data[place] in _SET_WORDS else None
     return _field(data, match, match["name"].decode(), "set") if match else None
-
-
-def is_set(data: bytes, place: int) -> bool:
-    """Whether a command that sets a variable may stand at this place."""
-    return data[place : place + 1] in _SET_WORDS and _SET.match(data, place) is not None
 
 
 def _setter(name: str) -> str:

@@ -81,18 +81,13 @@ class RuleMatcher:
         if match is None:
             return None
         start, end = match.span(1 if self.has_group else 0)
-        if not self._holds(alike(data[start:end])):
+        secret, rule = alike(data[start:end]), self.rule
+        if (rule.mixed and not is_mixed(secret)) or (rule.placeholders and is_placeholder(secret)):
             return None
         if end == limit:  # what is longer goes on as it is made
-            rest = OPEN[self.rule.open].match(data, limit)
+            rest = OPEN[rule.open].match(data, limit)
             end = rest.end() if rest else limit
         return start, end
-
-    def _holds(self, secret: bytes) -> bool:
-        rule = self.rule
-        if rule.mixed and not is_mixed(secret):
-            return False
-        return not (rule.placeholders and is_placeholder(secret))
 
     def begun(self, data: bytes, place: int) -> int | None:
         """Return where the secret begins if it may go on beyond the end of the data."""

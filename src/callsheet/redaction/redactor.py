@@ -12,8 +12,8 @@ it copies what changes and keeps what doesn't.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar, TypeAlias, cast
 
@@ -46,12 +46,6 @@ __all__ = [
 ]  # fmt: skip
 
 _encode = msgspec.json.Encoder().encode
-
-_REMEMBERED = 65_536
-"""A longer text is not remembered: recognising it again is not worth its memory."""
-
-_TEXTS = 64
-"""Texts that are known again at most, with what was found in them."""
 
 
 class Redactor:
@@ -100,8 +94,6 @@ class Redactor:
         self._scanner = Scanner(self._rules, forms(self._known), self._allow)
         self._unfinished = Unfinished(self._scanner)
         self.__dict__.pop("_json_gate", None)
-        self._clean: str | None = None
-        self._rules_found: dict[str, tuple[str, ...]] = {}
 
     def text(self, text: str, *, runs: bool = False) -> tuple[str, int]:
         """Return a text without its secrets.
@@ -113,22 +105,8 @@ class Redactor:
         Returns:
             The text with marks, and how many there are. Clean text comes back as it is.
         """
-        run = Runnable(self._scanner, text) if runs and len(text) <= LONGEST else None
-        return self._text(text, run, run.budget if run else None)
-
-    def _text(
-        self, text: str, run: Runnable | None = None, budget: Budget | None = None
-    ) -> tuple[str, int]:
-        if text is self._clean:  # content and raw output are often one and the same
-            return text, 0
-        data = _bytes(text)
-        spans = self._scanner.spans(data, budget)
-        if not spans:
-            self._clean = text if len(text) <= _REMEMBERED else None
-            return text, 0
-        if run is not None and len(data) <= LONGEST:
-            spans = run.hidden(data, spans)
-        return (self._marked(data, spans), len(spans)) if spans else (text, 0)
+        run = Runnable(self._scanner, text) if runs else None
+        return Rewriter(self._scanner, self._marks, run).text(text, runs=runs)
 
     def value(self, value: JsonValue, *, runs: bool = False) -> tuple[JsonValue, int]:
         """Return JSON data without its secrets.
@@ -147,10 +125,7 @@ class Redactor:
             return value, 0
         commands = [text for text in texts(value) if len(text) <= LONGEST]
         run = Runnable(self._scanner, "\n".join(commands))
-        on_text = partial(self._text, budget=run.budget)
-        on_secret = partial(self._mark, budget=run.budget)
-        running = Rewriter(partial(on_text, run=run), partial(on_secret, run=run))
-        return (running if runs else Rewriter(on_text, on_secret, running)).any(value)
+        return Rewriter(self._scanner, self._marks, run).any(value, runs=runs)
 
     def is_clean(self, value: JsonValue) -> bool:
         """Return whether nothing in JSON data looks like a secret at first sight.
@@ -183,22 +158,12 @@ class Redactor:
 
         The secrets themselves are not part of the result.
         """
-        counts: dict[str, int] = {}
-        budget = Budget()
-
-        def on_text(text: str) -> tuple[str, int]:
-            for rule in self._rules_in(text, budget):
-                counts[rule] = counts.get(rule, 0) + 1
-            return text, 0
-
-        def on_secret(family: str, secret: str, _: str) -> None:
-            span = self._named(family, _bytes(secret), budget)
-            if span is not None and not _is_marked(_bytes(secret), span):
-                counts[span.rule] = counts.get(span.rule, 0) + 1
-
-        if not self.is_clean(value):
-            Rewriter(on_text, on_secret).any(value)
-        return counts
+        if self.is_clean(value):
+            return {}
+        # The result is dropped, so it needs no marks that other texts share.
+        rewriter = Rewriter(self._scanner, Marks())
+        rewriter.any(value)
+        return rewriter.rules
 
     def spared(self, text: str) -> str:
         """Return a text without what is allowed: what the user declared not to be secret."""
@@ -216,60 +181,9 @@ class Redactor:
         """
         return QuickCheck(self._unfinished)
 
-    def _rules_in(self, text: str, budget: Budget) -> tuple[str, ...]:
-        """Return the rules of the secrets in a text.
-
-        It is remembered: contents come more than once.
-        """
-        found = self._rules_found.get(text)
-        if found is None:
-            data = _bytes(text)
-            spans = self._scanner.spans(data, budget)
-            found = tuple(span.rule for span in spans if not _is_marked(data, span))
-            if len(text) <= _REMEMBERED:
-                if len(self._rules_found) >= _TEXTS:
-                    self._rules_found.clear()
-                self._rules_found[text] = found
-        return found
-
     def stream(self) -> StreamRedactor:
         """Begin a stream of bytes."""
         return StreamRedactor(self._scanner, self._unfinished, self._marks)
-
-    def _marked(self, data: bytes, spans: Sequence[Span]) -> str:
-        parts: list[bytes] = []
-        place = 0
-        for span in spans:
-            parts += (data[place : span.start], self._marks.mark(span.rule, span.secret))
-            place = span.end
-        return b"".join([*parts, data[place:]]).decode("utf-8", "surrogatepass")
-
-    def _mark(
-        self,
-        family: str,
-        secret: str,
-        name: str,
-        run: Runnable | None = None,
-        budget: Budget | None = None,
-    ) -> str | None:
-        """Return a value that its name betrays with marks, unless it is allowed."""
-        data = _bytes(secret)
-        span = self._named(family, data, budget)
-        if span is None:
-            return None
-        spans: Sequence[Span] = (span,)
-        if run is not None and len(data) <= LONGEST:
-            spans = run.hidden_in_value(span, data, name)
-        return self._marked(data, spans) if spans else None
-
-    def _named(self, family: str, data: bytes, budget: Budget | None) -> Span | None:
-        """Return a value as the secret that its name betrays; None if it is allowed."""
-        if self._scanner.allows(data):
-            return None
-        spans = self._scanner.spans(data, budget)
-        if len(spans) == 1 and spans[0].end - spans[0].start == len(data):
-            return spans[0]
-        return Span(0, len(data), family, 2, data)
 
 
 def _bytes(text: str) -> bytes:
@@ -296,9 +210,6 @@ def _name(name: str) -> str:
     return cleaned if ID.fullmatch(cleaned) else "known"
 
 
-OnText: TypeAlias = Callable[[str], tuple[str, int]]
-OnSecret: TypeAlias = Callable[[str, str, str], str | None]
-"""Gets the family of a name, the value that it betrays, and the name itself."""
 Redacted: TypeAlias = tuple[JsonValue, int]
 
 _LONG_NAME = 12
@@ -327,38 +238,54 @@ def texts(value: JsonValue) -> list[str]:
 
 
 class Rewriter:
-    """Returns a value with marks, and how many; the same object where nothing changed.
+    """Puts marks in place of the secrets in a text, or in all parts of a value.
 
-    `run` is for the parts of it that may be run, if it is another.
+    Each method returns the same object where nothing changes, and how many marks there are. `run`
+    decides what of a command may be hidden; without it, no part is treated as one.
     """
 
-    def __init__(self, on_text: OnText, on_secret: OnSecret, run: Rewriter | None = None) -> None:
-        self._text = on_text
-        self._secret = on_secret
-        self._run: Rewriter = run or self
+    def __init__(self, scanner: Scanner, marks: Marks, run: Runnable | None = None) -> None:
+        self._scanner = scanner
+        self._marks = marks
+        self._run = run
+        self._budget: Budget = run.budget if run else Budget()  # one for all parts of a value
+        self.rules: dict[str, int] = {}
+        """How many secrets each rule has found that were not hidden already."""
 
-    def any(self, value: JsonValue, family: str = "", name: str = "") -> Redacted:
+    def text(self, text: str, *, runs: bool = False) -> tuple[str, int]:
+        """Rewrite a text. `runs` is whether it may be run."""
+        data = _bytes(text)
+        spans = self._scanner.spans(data, self._budget)
+        if spans and runs and self._run is not None and len(data) <= LONGEST:
+            spans = self._run.hidden(data, spans)
+        return (self._marked(data, spans), len(spans)) if spans else (text, 0)
+
+    def any(
+        self, value: JsonValue, family: str = "", name: str = "", *, runs: bool = False
+    ) -> Redacted:
         """Rewrite a value of any kind. With a family, its name marks it as secret, whatever it looks like."""
         if type(value) is str:
-            return self._named(family, value, name) if family else self._text(value)
+            if family:
+                return self._named(family, value, name, runs=runs)
+            return self.text(value, runs=runs)
         if type(value) is int and family == "password" and value > 999:
-            mark = self._secret(family, str(value), name)
+            mark = self._secret(family, str(value), name, runs=runs)
             return (value, 0) if mark is None else (mark, 1)
         held = family if family in _HOLDING else ""
         if is_object(value):
-            return self._object(value, held)
-        return self._list(value, held, name) if is_list(value) else (value, 0)
+            return self._object(value, held, runs=runs)
+        return self._list(value, held, name, runs=runs) if is_list(value) else (value, 0)
 
-    def _object(self, value: JsonObject, held: str) -> Redacted:
+    def _object(self, value: JsonObject, held: str, *, runs: bool) -> Redacted:
         named = next((value[key] for key in _NAMING if type(value.get(key)) is str), "")
         found: JsonObject = {}
         total, same = 0, True
         for key, inner in value.items():
             title = named if key == "value" and named else key
             family = family_of(key) or family_of(title) or held
-            is_run = key in _RUN or (key == "title" and "toolCallId" in value)
-            new, count = (self._run if is_run else self).any(inner, family, title)
-            name, in_name = self._text(key) if len(key) > _LONG_NAME else (key, 0)
+            is_run = runs or key in _RUN or (key == "title" and "toolCallId" in value)
+            new, count = self.any(inner, family, title, runs=is_run)
+            name, in_name = self.text(key, runs=runs) if len(key) > _LONG_NAME else (key, 0)
             while name in found:  # two secrets may share a mark, but nothing may vanish
                 name += "+"
             found[name] = new
@@ -366,15 +293,15 @@ class Rewriter:
             same = same and new is inner and name is key
         return (value, 0) if same else (found, total)
 
-    def _list(self, value: list[JsonValue], held: str, name: str) -> Redacted:
+    def _list(self, value: list[JsonValue], held: str, name: str, *, runs: bool) -> Redacted:
         text = text_of_bytes(value)
         if text is not None:
-            new, count = self.any(text, held, name)
+            new, count = self.any(text, held, name, runs=runs)
             return (new, count) if count else (value, 0)
         found: list[JsonValue] = []
         total, same, family = 0, True, held
         for item in value:
-            new, count = self.any(item, family, name)
+            new, count = self.any(item, family, name, runs=runs)
             flag = _flag_family(value, item)
             family, name = (flag, str(item)) if flag else (held, name)
             found.append(new)
@@ -382,18 +309,41 @@ class Rewriter:
             same = same and new is item
         return (value, 0) if same else (found, total)
 
-    def _named(self, family: str, value: str, name: str) -> Redacted:
-        """Redact a text whose name marks it as secret."""
+    def _named(self, family: str, value: str, name: str, *, runs: bool) -> Redacted:
+        """Rewrite a text whose name marks it as secret."""
         data = _bytes(value)
         scheme = scheme_length(data) if family in ("authorization", "token") else 0
         if family == "user":
             scheme = data.find(b":") + 1
             if not scheme:
-                return self._text(value)
+                return self.text(value, runs=runs)
+            family = "password"
         if is_placeholder(data[scheme:]):
             return value, 0
-        mark = self._secret(family if family != "user" else "password", value[scheme:], name)
+        mark = self._secret(family, value[scheme:], name, runs=runs)
         return (value, 0) if mark is None else (value[:scheme] + mark, 1)
+
+    def _secret(self, family: str, secret: str, name: str, *, runs: bool) -> str | None:
+        """Return a value that its name betrays with marks; None if all of it stays."""
+        data = _bytes(secret)
+        if self._scanner.allows(data):
+            return None
+        spans = self._scanner.spans(data, self._budget)
+        if len(spans) != 1 or spans[0].end - spans[0].start < len(data):
+            spans = (Span(0, len(data), family, 2, data),)
+        if runs and self._run is not None and len(data) <= LONGEST:
+            spans = self._run.hidden_in_value(spans[0], data, name)
+        return self._marked(data, spans) if spans else None
+
+    def _marked(self, data: bytes, spans: Sequence[Span]) -> str:
+        parts: list[bytes] = []
+        place = 0
+        for span in spans:
+            parts += (data[place : span.start], self._marks.mark(span.rule, span.secret))
+            place = span.end
+            if not _is_marked(data, span):
+                self.rules[span.rule] = self.rules.get(span.rule, 0) + 1
+        return b"".join([*parts, data[place:]]).decode("utf-8", "surrogatepass")
 
 
 def _flag_family(command: list[JsonValue], flag: JsonValue) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from threading import Lock
@@ -141,9 +141,9 @@ def _check_repeats(rule: Rule) -> None:
             opened[-1] = True
 
 
-def rules_of(settings: Settings, base: Sequence[Rule] | None = None) -> tuple[Rule, ...]:
+def rules_of(settings: Settings) -> tuple[Rule, ...]:
     """Return the rules that hold: a user's own replace those with the same id, and none is off."""
-    rules = {rule.id: rule for rule in (default_rules() if base is None else base)}
+    rules = {rule.id: rule for rule in default_rules()}
     rules |= {rule.id: rule for rule in settings.rules}
     return tuple(rule for name, rule in rules.items() if name not in settings.off)
 

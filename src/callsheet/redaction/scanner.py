@@ -31,11 +31,11 @@ from callsheet.redaction.encodings import (
 from callsheet.redaction.matchers import REACH, RuleMatcher
 from callsheet.redaction.rules import InvalidRule, Rule, check
 from callsheet.redaction.spans import (
+    OPENING,
     UNSEARCHED,
     Span,
     beside_marks,
     groups,
-    has_marks,
     mapped,
     merged,
     stands_alone,
@@ -273,7 +273,7 @@ class Scanner:
             if start + _BLOCK > done:
                 done = self._find_in(data, max(start, done), start + _BLOCK, budget, found, runs)
         found = merged(data, found)
-        return beside_marks(data, found) if found and has_marks(data) else found
+        return beside_marks(data, found) if found and OPENING in data else found
 
     def _find_in(
         self,

@@ -68,11 +68,6 @@ class Marks:
 MARKS = Marks()
 
 
-def has_marks(data: bytes) -> bool:
-    """Whether marks may stand in this text."""
-    return OPENING in data
-
-
 def mark_around(data: bytes, place: int) -> int:
     """Return where the mark around this place begins, or the place itself: no mark is cut."""
     start = data.rfind(OPENING, max(0, place - 84), place + len(OPENING))

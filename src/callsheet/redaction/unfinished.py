@@ -90,15 +90,7 @@ class Unfinished:
 
     @cached_property
     def _openers(self) -> Gate:
-        return make_gate((assignments.HEADED, *self._opening_patterns(tokens=False)))
-
-    @cached_property
-    def _names(self) -> Gate:
-        return make_gate(PAIRS)
-
-    @cached_property
-    def _token_openers(self) -> Gate:
-        return make_gate(tuple(self._opening_patterns(tokens=True)))
+        return make_gate((assignments.HEADED, *PAIRS, *self._opening_patterns()))
 
     @cached_property
     def _known_openers(self) -> Gate:
@@ -123,7 +115,7 @@ class Unfinished:
         found = self._undecided(data, start, budget)
         for view in views(data, budget):
             line = view.text.rfind(b"\n", 0, len(view.text) - _LONG) + 1
-            begun = self._opened(view.text, line, self._token_begun(view.text, budget), budget)
+            begun = self._opened(view.text, line, budget)
             begun = self._block_begun(view.text, begun)
             if begun.place < len(view.text):
                 place = view.origin(begun.place, view.edges())
@@ -132,7 +124,7 @@ class Unfinished:
         return found if found.place <= place else Begun(mark_around(data, place))
 
     def _undecided(self, data: bytes, start: int, budget: Budget) -> Begun:
-        found = self._opened(data, start, self._token_begun(data, budget), budget)
+        found = self._opened(data, start, budget)
         place = found.place
         if self._wordy:
             place = min(place, *(_run_start(data, rule) for rule in self._wordy))
@@ -149,32 +141,21 @@ class Unfinished:
                 found = Begun(begun, None, block)
         return found
 
-    def _token_begun(self, data: bytes, budget: Budget) -> Begun:
-        """Hold what begins like a token and goes on to the end."""
-        word = len(data.rstrip(_TOKEN_LETTERS))
-        if word < len(data):
-            for place in self._token_openers.each(data[word:]):
-                self._scanner.spend(budget, 1)
-                if budget.is_spent or self._token_at(data, word + place):
-                    return Begun(word + place, OPEN["token"])
-        return Begun(len(data))
-
-    def _token_at(self, data: bytes, place: int) -> list[RuleMatcher]:
-        rules = self._scanner.candidates(data[place : place + 2])[0]
-        return [rule for rule in rules if rule.is_token and rule.starts(data, place)]
-
     def half_token(self, data: bytes, start: int) -> Span | None:
         """Return the token that has begun and is long enough to be known, though it is not whole."""
         word = max(start, len(data.rstrip(_TOKEN_LETTERS)))
-        for hit in self._token_openers.each(data[word:]):
-            for rule in self._token_at(data, word + hit):
-                if rule.literals and rule.has_begun(data, word + hit):
-                    secret = data[word + hit :]
-                    return Span(word + hit, len(data), rule.rule.id, 1, secret)
+        for hit in self._openers.each(data[word:]):
+            place = word + hit
+            for rule in self._scanner.candidates(data[place : place + 2])[0]:
+                if not rule.is_token or not rule.literals or not rule.starts(data, place):
+                    continue
+                if rule.has_begun(data, place):
+                    return Span(place, len(data), rule.rule.id, 1, data[place:])
         return None
 
-    def _opened(self, data: bytes, start: int, found: Begun, budget: Budget) -> Begun:
-        """Hold what stands after a name, or after a rule's first part: the first that is open."""
+    def _opened(self, data: bytes, start: int, budget: Budget) -> Begun:
+        """Hold a token, or what stands after a name or a rule's first part: the first that is open."""
+        found, read_to = Begun(len(data)), 0
         for hit in self._openers.each(data[start:]):
             place = start + hit
             self._scanner.spend(budget, 1)
@@ -183,21 +164,12 @@ class Unfinished:
             if budget.is_spent:
                 return Begun(place)
             for rule in self._scanner.candidates(data[place : place + 2])[0]:
-                if not rule.is_token and rule.block is None and rule.starts(data, place):
+                if rule.block is None and rule.starts(data, place):
                     begun = rule.begun(data, place)
                     if begun is not None and begun < found.place:
                         found = Begun(begun, OPEN[rule.rule.open])
-            found, _ = _open_pair(data, place, found)
-        read_to = 0
-        for low, high in _windows(data, start):
-            for hit in self._names.each(data[low:high]):
-                self._scanner.spend(budget, 1)
-                if low + hit >= found.place:
-                    break
-                if budget.is_spent:
-                    return Begun(low + hit)
-                if low + hit >= read_to:
-                    found, read_to = _open_pair(data, low + hit, found)
+            if place >= read_to:
+                found, read_to = _open_pair(data, place, found)
         return found
 
     def _known_begun(self, data: bytes) -> int:
@@ -233,12 +205,11 @@ class Unfinished:
         found = {lit[:size] for lit in literals for size in range(1, len(lit))}
         return frozenset(found), max(map(len, found), default=1)
 
-    def _opening_patterns(self, *, tokens: bool) -> Iterator[bytes]:
-        """Yield patterns for the fixed beginnings of the rules for tokens, or of all others."""
+    def _opening_patterns(self) -> Iterator[bytes]:
+        """Yield patterns for the fixed beginnings of the rules."""
         for rule in self._rules:
-            if rule.is_token == tokens:
-                form = b"(?i:%s)" if rule.rule.ignore_case else b"%s"
-                yield from (form % re.escape(literal) for literal in rule.literals)
+            form = b"(?i:%s)" if rule.rule.ignore_case else b"%s"
+            yield from (form % re.escape(literal) for literal in rule.literals)
 
 
 def _open_pair(data: bytes, place: int, found: Begun) -> tuple[Begun, int]:
@@ -262,49 +233,6 @@ def _run_start(data: bytes, rule: RuleMatcher) -> int:
 def _glued(data: bytes, place: int) -> int:
     """Go back over what is glued to a known value: it may stand out once that is gone."""
     return len(data[:place].rstrip(_TOKEN_LETTERS))
-
-
-# Where a name can stand whose value goes on beyond the end of the data.
-
-_BEFORE_VALUE = 256
-_MANY = 64
-_NO_STOPS = bytes(set(range(256)) - set(b" \t\r\n\v\f\"'`<>;&|()\x1b\0"))
-_QUOTES = tuple(bytes([quote]) for quote in b"\"'`")
-_SLASHES = tuple(b"\\" * count for count in range(4))
-
-
-def _windows(data: bytes, start: int) -> list[tuple[int, int]]:
-    """Return the parts in which a name must stand for its value to go on to the end of the data.
-
-    A value without quotes has no space in it, and one in quotes no second quote like its first, so
-    few places are left where it can begin. No value goes on beyond its line.
-    """
-    line = max(start, data.rfind(b"\n") + 1)
-    rest = data[line:]
-    bare = line + max(0, len(rest.rstrip(_NO_STOPS)) - 1)
-    found = [(_name_from(data, bare, start), len(data))]
-    for quote in _QUOTES:
-        for slashes in _SLASHES if quote in rest else ():
-            place = _last_quote(data, slashes, quote, line)
-            if line <= place < found[0][0]:
-                found.append((_name_from(data, place, start), place + 1))
-    return sorted(found)
-
-
-def _name_from(data: bytes, place: int, line: int) -> int:
-    """Go back over the gap before a value, and the longest name before that."""
-    gap = len(data[line:place].rstrip(b" \t\x1b[0123456789;m\\\"'`bBfFrRuU"))
-    return line + max(0, gap - _BEFORE_VALUE)
-
-
-def _last_quote(data: bytes, slashes: bytes, quote: bytes, line: int) -> int:
-    """Return the last quote with just so many backslashes before it; any, if there are very many."""
-    place = data.rfind(slashes + quote, line)
-    for _ in range(_MANY):
-        if place <= line or data[place - 1] != 0x5C:
-            break
-        place = data.rfind(slashes + quote, line, place)
-    return place + len(slashes) if place >= 0 else place
 
 
 # What a text ends with in which a secret has begun. Only of a rule's own first letters, such as
@@ -333,7 +261,7 @@ def _of_rule(rule: RuleMatcher) -> Iterator[bytes]:
     goes_on = OPEN[rule.rule.open].pattern
     if not rule.literals:
         yield _at_least(goes_on, _WORDLIKE)
-    elif rule.rule.open != "block" and rule.has_group and not _begins_in_literal(rule):
+    elif rule.has_group:
         yield simplified(rule.before.pattern) + _at_least(goes_on, 1)
     else:
         for literal in rule.literals:
@@ -344,12 +272,6 @@ def _of_rule(rule: RuleMatcher) -> Iterator[bytes]:
                 least = _WORDLIKE - len(literal) if _is_wordlike(literal) else 0
                 begun += _at_least(goes_on, least)
             yield begun
-
-
-def _begins_in_literal(rule: RuleMatcher) -> bool:
-    """Whether the first letters of the secret itself are a part of what it is known by."""
-    found = [rule.before.match(literal) for literal in rule.literals]
-    return any(match is not None and match.end() < len(match.string) for match in found)
 
 
 def _at_least(goes_on: bytes, count: int) -> bytes:
