@@ -8,21 +8,20 @@ the file is read from the disk, and then written to the disk as well.
 
 from __future__ import annotations
 
+import asyncio
 import os
+from concurrent.futures import wait
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from callsheet.report.errors import CallsheetError
-from callsheet.runtime.rpc import Disconnected, RemoteError
+from callsheet.report.json import EMPTY, JsonObject, is_object
+from callsheet.runtime.rpc import Disconnected, RemoteError, RpcPeer
 from callsheet.tools.errors import Cancelled, ExecutionFailed, IOFailed, ToolError
 from callsheet.tools.files.document import Document, Held, New
 from callsheet.tools.files.text_encoding import UTF8, has_surrogates, newline_of, with_newlines
 from callsheet.tools.fs.dirfd import parent_of
 from callsheet.tools.host import GoOn, Host
 from callsheet.tools.session import Call
-
-if TYPE_CHECKING:
-    from callsheet.agent.client_host import SessionClient
 
 MOST_BYTES = 1_000_000
 """Bytes up to which a file is requested from the client."""
@@ -34,15 +33,59 @@ READ_SECONDS = 5.0
 WRITE_SECONDS = 30.0
 """How long the client may take. It may format a file before it has written it."""
 
+_SLICE = 0.05
+"""Seconds after which a thread that waits checks whether it still should."""
+
 
 class ClientFiles(Host):
     """The files of one session: the client's, as far as it reads and writes files, else this machine's."""
 
-    def __init__(self, client: SessionClient, *, reads: bool, writes: bool) -> None:
-        self.by_text: bool = reads
-        self._client: SessionClient = client
-        self._reads: bool = reads
-        self._writes: bool = writes
+    def __init__(self, connection: RpcPeer, capabilities: JsonObject, session_id: str) -> None:
+        offered = capabilities.get("fs")
+        offered = offered if is_object(offered) else EMPTY
+        self._reads: bool = offered.get("readTextFile") is True
+        self._writes: bool = offered.get("writeTextFile") is True
+        self.by_text: bool = self._reads
+        self._connection: RpcPeer = connection
+        self._session_id: str = session_id
+        self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+
+    async def ask(
+        self, method: str, params: JsonObject, seconds: float | None = None
+    ) -> JsonObject:
+        """Send the client a request, and return its result, or an empty object if the result is no object.
+
+        Args:
+            method: The method of ACP.
+            params: The params, without `sessionId`.
+            seconds: Seconds to wait for the response at most.
+
+        Raises:
+            RemoteError: The client has answered with an error.
+            Disconnected: The client is gone.
+            FrameTooLarge: The request is too large to send.
+            TimeoutError: There was no answer within `seconds`.
+        """
+        params = {"sessionId": self._session_id, **params}
+        async with asyncio.timeout(seconds):
+            answer = await self._connection.request(method, params)
+        return answer if is_object(answer) else EMPTY
+
+    def _ask_in_thread(
+        self, method: str, params: JsonObject, seconds: float, go_on: GoOn
+    ) -> JsonObject:
+        """Send a request from a tool's thread, and wait for the response.
+
+        `go_on` is called every `_SLICE` seconds. If it raises, the request is cancelled.
+        """
+        asked = asyncio.run_coroutine_threadsafe(self.ask(method, params, seconds), self._loop)
+        try:
+            while not wait([asked], _SLICE).done:
+                go_on()
+        except BaseException:
+            asked.cancel()
+            raise
+        return asked.result()
 
     def look(self, call: Call, path: Path, found: os.stat_result) -> Document | None:
         """Return a file that is to be read, if the client may hold another text of it."""
@@ -86,7 +129,7 @@ class ClientFiles(Host):
         """Ask for a text. Return None where the answer is of no use: there is still the disk."""
         params = {"path": call.workspace.as_given(path)}
         try:
-            answer = self._client.ask_in_thread("fs/read_text_file", params, READ_SECONDS, go_on)
+            answer = self._ask_in_thread("fs/read_text_file", params, READ_SECONDS, go_on)
         except ToolError:
             raise
         except (CallsheetError, TimeoutError):
@@ -98,7 +141,7 @@ class ClientFiles(Host):
         shown = call.workspace.show(path)
         params = {"path": call.workspace.as_given(path), "content": text}
         try:
-            self._client.ask_in_thread("fs/write_text_file", params, WRITE_SECONDS, go_on)
+            self._ask_in_thread("fs/write_text_file", params, WRITE_SECONDS, go_on)
         except Cancelled as exc:
             unknown = f"It is not known whether the editor has written {shown}"
             raise Cancelled("stopped", output=unknown) from exc

@@ -1,7 +1,7 @@
 """What the tools of a session run on, if the client offers its files or terminals (`fs`, `terminal`).
 
-`client_host` makes a `ClientHost` from the client's capabilities. Its files are `ClientFiles`, its commands
-run in a `ClientTerminal`: the user sees them as they run, with their colours.
+`ClientHost` does what the client's capabilities offer. Its files are `ClientFiles`, its commands run in a
+`ClientTerminal`: the user sees them as they run, with their colours.
 
 A command is run once. If the client answers `terminal/create` with an error, the command runs on this
 machine; if it is unknown whether it has started, it is not started again. A terminal is released only after
@@ -11,8 +11,7 @@ the end of the call was sent, because a client may drop the output that it shows
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import wait
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,61 +21,11 @@ from callsheet.agent.client_files import ClientFiles
 from callsheet.processes.process import Ended
 from callsheet.processes.shell import QUIET, shell
 from callsheet.report.errors import CallsheetError
-from callsheet.report.json import EMPTY, JsonObject, JsonValue, is_object
+from callsheet.report.json import JsonObject, JsonValue, is_object
 from callsheet.runtime.rpc import Disconnected, RemoteError, RpcPeer
 from callsheet.tools.errors import IOFailed
 from callsheet.tools.host import HostCommand, OnOutput
 from callsheet.tools.session import Call
-
-_SLICE = 0.05
-"""Seconds after which a thread that waits checks whether it still should."""
-
-
-class SessionClient:
-    """The client, as one session asks it: from the event loop, or from a tool's thread."""
-
-    def __init__(self, connection: RpcPeer, session_id: str) -> None:
-        self._connection: RpcPeer = connection
-        self._session_id: str = session_id
-        self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
-
-    async def ask(
-        self, method: str, params: JsonObject, seconds: float | None = None
-    ) -> JsonObject:
-        """Send a request, and return its result, or an empty object if the result is no object.
-
-        Args:
-            method: The method of ACP.
-            params: The params, without `sessionId`.
-            seconds: Seconds to wait for the response at most.
-
-        Raises:
-            RemoteError: The client has answered with an error.
-            Disconnected: The client is gone.
-            FrameTooLarge: The request is too large to send.
-            TimeoutError: There was no answer within `seconds`.
-        """
-        params = {"sessionId": self._session_id, **params}
-        async with asyncio.timeout(seconds):
-            answer = await self._connection.request(method, params)
-        return answer if is_object(answer) else EMPTY
-
-    def ask_in_thread(
-        self, method: str, params: JsonObject, seconds: float, go_on: Callable[[], None]
-    ) -> JsonObject:
-        """Send a request from another thread, and wait for the response.
-
-        `go_on` is called every `_SLICE` seconds. If it raises, the request is cancelled.
-        """
-        asked = asyncio.run_coroutine_threadsafe(self.ask(method, params, seconds), self._loop)
-        try:
-            while not wait([asked], _SLICE).done:
-                go_on()
-        except BaseException:
-            asked.cancel()
-            raise
-        return asked.result()
-
 
 CREATE_SECONDS = 10.0
 STOP_SECONDS = 2.0
@@ -90,28 +39,24 @@ OUTPUT_LIMIT = 1 << 20
 
 CUT = b"[The client has kept only the end of the output.]\n"
 
-Spawn = Callable[[Coroutine[Any, Any, Any]], None]
-
 
 class ClientTerminal:
     """One command. `own` is a process of this machine that does the same."""
 
     def __init__(
         self,
-        client: SessionClient,
+        host: ClientHost,
         call: Call,
         request: JsonObject,
         own: HostCommand,
         on_output: OnOutput,
-        spawn: Spawn,
     ) -> None:
         self.ended: Ended | None = None
-        self._client: SessionClient = client
+        self._host: ClientHost = host
         self._call: Call = call
         self._request: JsonObject = request
         self._own: HostCommand = own
         self._on_output: OnOutput = on_output
-        self._spawn: Spawn = spawn
 
     async def run(self, timeout: float | None = None) -> Ended:
         """Run the command to its end. Kill it after `timeout` seconds, or when this task is cancelled.
@@ -126,7 +71,7 @@ class ClientTerminal:
             finally:
                 self.ended = self._own.ended
         self._call.terminal(terminal)
-        self._call.session.when_ended(self._call, lambda: self._spawn(self._release(terminal)))
+        self._call.session.when_ended(self._call, lambda: self._host.spawn(self._release(terminal)))
         try:
             async with asyncio.timeout(timeout):
                 status = await self._ask("terminal/wait_for_exit", terminal)
@@ -148,7 +93,7 @@ class ClientTerminal:
         After a timeout or a cancel, the request stays open (it is shielded): a terminal that the client
         creates late is killed by `_drop`.
         """
-        asked = asyncio.ensure_future(self._client.ask("terminal/create", self._request))
+        asked = asyncio.ensure_future(self._host.ask("terminal/create", self._request))
         try:
             answer = await asyncio.wait_for(asyncio.shield(asked), CREATE_SECONDS)
         except (RemoteError, FrameTooLarge):
@@ -175,7 +120,7 @@ class ClientTerminal:
             return
         terminal = asked.result().get("terminalId")
         if isinstance(terminal, str) and terminal:
-            self._spawn(self._kill_and_release(terminal))
+            self._host.spawn(self._kill_and_release(terminal))
 
     async def _output(self, terminal: str, status: JsonValue, *, timed_out: bool = False) -> Ended:
         """Pass on what was printed, and return how it ended."""
@@ -210,7 +155,7 @@ class ClientTerminal:
         await self._tried("terminal/release", terminal)
 
     async def _ask(self, method: str, terminal: str) -> JsonObject:
-        return await self._client.ask(method, {"terminalId": terminal})
+        return await self._host.ask(method, {"terminalId": terminal})
 
     async def _tried(self, method: str, terminal: str) -> JsonObject:
         """Ask for something that may fail."""
@@ -251,11 +196,9 @@ def _exit_of(status: JsonValue) -> tuple[int | None, str | None]:
 class ClientHost(ClientFiles):
     """Files and commands of one session: the client's, as far as it offers them, else this machine's."""
 
-    def __init__(
-        self, client: SessionClient, *, reads: bool, writes: bool, terminals: bool
-    ) -> None:
-        super().__init__(client, reads=reads, writes=writes)
-        self._terminals: bool = terminals
+    def __init__(self, connection: RpcPeer, capabilities: JsonObject, session_id: str) -> None:
+        super().__init__(connection, capabilities, session_id)
+        self._terminals: bool = capabilities.get("terminal") is True
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def command(
@@ -271,29 +214,15 @@ class ClientHost(ClientFiles):
         if not self._terminals:
             return own
         request = request_of(command, call.workspace.as_given(cwd), env)
-        return ClientTerminal(self._client, call, request, own, on_output, self._spawn)
+        return ClientTerminal(self, call, request, own, on_output)
 
     async def settled(self) -> None:
         """Wait until terminals that are not needed any more were released."""
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=SETTLE_SECONDS)
 
-    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run work that the end of the turn waits for."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def client_host(
-    connection: RpcPeer, capabilities: JsonObject, session_id: str
-) -> ClientHost | None:
-    """Return what the tools of a session run on; None if the client offers neither files nor terminals."""
-    files = capabilities.get("fs")
-    files = files if is_object(files) else EMPTY
-    reads = files.get("readTextFile") is True
-    writes = files.get("writeTextFile") is True
-    terminals = capabilities.get("terminal") is True
-    if not (reads or writes or terminals):
-        return None
-    client = SessionClient(connection, session_id)
-    return ClientHost(client, reads=reads, writes=writes, terminals=terminals)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from callsheet.acp.codec import UpdateFrames
 from callsheet.acp.jsonrpc import InvalidRequest, ProtocolError
 from callsheet.acp.peer import Peer
-from callsheet.agent.client_host import ClientHost, client_host
+from callsheet.agent.client_host import ClientHost
 from callsheet.agent.handler import REASONS, Command, Handler, OwnCall, Prompt, Turn
 from callsheet.agent.protocol import MODES, config_options, mode_id
 from callsheet.history.store_errors import HistoryError
@@ -150,7 +150,7 @@ class Conversation:
         self._over: asyncio.Future[None] | None = None
         self._is_cancelled: bool = False
         self._message: str = ""
-        self._host: ClientHost | None = client_host(agent.client, agent.capabilities, session_id)
+        self._host: ClientHost = ClientHost(agent.client, agent.capabilities, session_id)
         info: JsonObject = {
             "additionalDirectories": list(additional),
             "locale": agent.settings.locale,
@@ -256,8 +256,7 @@ class Conversation:
             await self.messages.flush()
             await self.session.flush()
             await self.agent.history.settle()
-            if self._host is not None:
-                await self._host.settled()
+            await self._host.settled()
         finally:
             over, self._over = self._over, None
             if over is not None:

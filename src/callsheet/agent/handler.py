@@ -22,7 +22,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, Unpack
 
-from msgspec import Struct
+import msgspec
+from msgspec import UNSET, Struct, UnsetType, field
 
 from callsheet.report.errors import InvalidValue
 from callsheet.report.json import JsonObject, check_text
@@ -139,8 +140,13 @@ class OwnCall:
         return done
 
 
-PRIORITIES = ("medium", "high", "low")
-STATUSES = ("pending", "in_progress", "completed")
+class PlanEntry(Struct, forbid_unknown_fields=True):
+    """An entry of a plan."""
+
+    content: str
+    priority: Literal["high", "medium", "low"] = "medium"
+    status: Literal["pending", "in_progress", "completed"] = "pending"
+    meta: dict[str, Any] | UnsetType = field(name="_meta", default=UNSET)
 
 
 class Turn:
@@ -184,9 +190,16 @@ class Turn:
                 of medium priority that is pending.
 
         Raises:
-            InvalidValue: An entry has no content, or an unknown priority or status.
+            InvalidValue: An entry has no content, an unknown priority or status, or another field.
         """
-        await self._conversation.plan([_plan_entry(entry) for entry in entries])
+        plan = [{"content": one} if isinstance(one, str) else one for one in entries]
+        try:
+            checked = msgspec.convert(plan, list[PlanEntry])
+        except msgspec.ValidationError as exc:
+            raise InvalidValue(f"plan: {exc}") from None
+        for entry in checked:
+            check_text(entry.content, "plan: content")
+        await self._conversation.plan(msgspec.to_builtins(checked))
 
     async def usage(self, used: int, size: int) -> None:
         """Send how much of the model's context window is used.
@@ -247,14 +260,3 @@ class Turn:
                 cancelled.
         """
         return OwnCall(self.session.call(name, input, **options), self._conversation.own_calls)
-
-
-def _plan_entry(given: JsonObject | str) -> JsonObject:
-    """Return an entry of a plan with all its fields."""
-    entry: JsonObject = {"content": given} if isinstance(given, str) else dict(given)
-    check_text(entry.get("content"), "plan: content")
-    for name, known in (("priority", PRIORITIES), ("status", STATUSES)):
-        value = entry.setdefault(name, known[0])
-        if value not in known:
-            raise InvalidValue(f"plan: {name}: expected one of {', '.join(known)}, got {value!r}")
-    return entry

@@ -20,25 +20,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
 
-from callsheet.agent.handler import Command, Prompt, StopReason, Turn
+from callsheet.agent.handler import Command, PlanEntry, Prompt, StopReason, Turn
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonValue, is_list, is_object
 from callsheet.tools.tool import Tool
 
 Tokens: TypeAlias = Annotated[int, Meta(ge=0)]
-
-
-class PlanEntry(Struct, forbid_unknown_fields=True):
-    """An entry of a plan."""
-
-    content: str
-    priority: Literal["high", "medium", "low"] = "medium"
-    status: Literal["pending", "in_progress", "completed"] = "pending"
 
 
 class ToolRun(Struct, forbid_unknown_fields=True):

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from callsheet.report.errors import CallsheetError
 
@@ -29,47 +30,68 @@ To run one tool by hand: callsheet call read path=README.md. To leave: Ctrl-D.
 
 
 class BadStart(CallsheetError):
-    """The agent can't be started with these options. `option` is the wrong one."""
-
-    def __init__(self, option: str, message: str) -> None:
-        super().__init__(f"{option}: {message}")
-        self.option: str = option
+    """The agent can't be started with these options. The message begins with the wrong one."""
 
 
-class Options(NamedTuple):
-    """The options of the command line."""
+def start(
+    *,
+    protocol: Literal[1, 2] = 1,
+    permission: Mode = "ask",
+    locale: str | None = None,
+    tools: str | None = None,
+    script: str | None = None,
+    handler: str | None = None,
+    history: Callable[[], History] | None = None,
+) -> int:
+    """Serve the client on stdin and stdout until it disconnects.
 
-    protocol: Literal[1, 2] = 1
-    permission: Mode = "ask"
-    locale: str | None = None
-    tools: str | None = None
-    script: str | None = None
-    handler: str | None = None
-    history: Callable[[], History] | None = None
+    Args:
+        protocol: The newest version of ACP to speak.
+        permission: What happens at first to calls that change or run something.
+        locale: The language of titles and messages.
+        tools: A Python file with more tools.
+        script: A script to play, which takes the place of a handler.
+        handler: The handler's class, as `MODULE:CLASS` or `FILE.py:CLASS`. Default: the palette.
+        history: Opens the history.
 
-
-def start(options: Options) -> int:
-    """Serve the client on stdin and stdout until it disconnects, and return the exit code.
+    Returns:
+        The exit code.
 
     Raises:
         BadStart: An option can't be used.
     """
-    _check_locale(options.locale)
-    tools = _tools(options.tools)
-    handler = _handler(options)
+    if script is not None and handler is not None:
+        raise BadStart("--script: not with --handler; an agent has one handler")
+    with _option("--locale"):
+        _check_locale(locale)
+    with _option("--tools"):
+        more_tools = () if tools is None else _tools(tools)
+    with _option("--script"):
+        make = palette if script is None else _script(script)
+    with _option("--handler"):
+        make = make if handler is None else _loaded(handler)
     from callsheet.agent.agent import AgentSettings, serve
 
     if os.isatty(0):
         sys.stderr.write(_HINT)
     settings = AgentSettings(
-        handler=handler,
-        protocol=options.protocol,
-        permission=options.permission,
-        locale=options.locale,
-        tools=tools,
-        history=options.history,
+        handler=make,
+        protocol=protocol,
+        permission=permission,
+        locale=locale,
+        tools=more_tools,
+        history=history,
     )
     return serve(settings)
+
+
+@contextmanager
+def _option(name: str) -> Generator[None]:
+    """Name the option in what is wrong with it."""
+    try:
+        yield
+    except CallsheetError as exc:
+        raise BadStart(f"{name}: {exc}") from None
 
 
 def palette() -> Handler:
@@ -84,46 +106,31 @@ def _check_locale(locale: str | None) -> None:
         from callsheet.describe.i18n import LOCALES, has_locale
 
         if not has_locale(locale):
-            raise BadStart("--locale", f"{locale!r}: expected one of {', '.join(LOCALES)}")
+            raise BadStart(f"{locale!r}: expected one of {', '.join(LOCALES)}")
 
 
-def _tools(file: str | None) -> Sequence[Tool]:
-    if file is None:
-        return ()
+def _tools(file: str) -> Sequence[Tool]:
     from callsheet.tools.tool import Registry
     from callsheet.tools.user_code import tools_in
 
-    try:
-        found = tools_in(file)
-        Registry(found)
-    except CallsheetError as exc:
-        raise BadStart("--tools", str(exc)) from None
+    found = tools_in(file)
+    Registry(found)  # raises if two have one name
     return found
 
 
-def _handler(options: Options) -> Callable[[], Handler]:
-    if options.script is not None:
-        if options.handler is not None:
-            raise BadStart("--script", "not with --handler; an agent has one handler")
-        from callsheet.agent.script import BadScript, read_script
+def _script(file: str) -> Callable[[], Handler]:
+    from callsheet.agent.script import read_script
 
-        try:
-            return read_script(options.script)
-        except BadScript as exc:
-            raise BadStart("--script", str(exc)) from None
-    return palette if options.handler is None else _loaded(options.handler)
+    return read_script(file)
 
 
 def _loaded(name: str) -> Callable[[], Handler]:
     """Return the class that `MODULE:CLASS` or `FILE.py:CLASS` names."""
-    from callsheet.tools.user_code import BadFile, named_in
+    from callsheet.tools.user_code import named_in
 
-    try:
-        found: Any = named_in(name)
-    except BadFile as exc:
-        raise BadStart("--handler", str(exc)) from None
+    found: Any = named_in(name)
     if not callable(found):
-        raise BadStart("--handler", f"{name} is no class, but {type(found).__name__}")
+        raise BadStart(f"{name} is no class, but {type(found).__name__}")
     if isinstance(found, type) and not callable(getattr(found, "turn", None)):
-        raise BadStart("--handler", f"{name} has no method turn(prompt, turn)")
+        raise BadStart(f"{name} has no method turn(prompt, turn)")
     return cast("Callable[[], Handler]", found)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from callsheet.agent.startup import PERMISSIONS, Options, start
+from callsheet.agent.startup import PERMISSIONS, start
 from callsheet.cli.options import (
     locale_option,
     protocol_option,
@@ -50,13 +50,16 @@ def command(
 
     Without a model, it runs what is typed: /read README.md, /grep TODO src, !make test. /help tells more.
     """
-    mode = cast("Mode", permission)
     use_rules_or_exit()
     try:
-        version = 2 if protocol == "2" else 1
-        options = Options(
-            version, mode, locale, tools_file, script, handler, history_factory(history)
+        return start(
+            protocol=2 if protocol == "2" else 1,
+            permission=cast("Mode", permission),
+            locale=locale,
+            tools=tools_file,
+            script=script,
+            handler=handler,
+            history=history_factory(history),
         )
-        return start(options)
     except CallsheetError as exc:
         raise click.UsageError(str(exc)) from None

@@ -78,16 +78,16 @@ def _agent_command(arguments: Sequence[str]) -> list[str]:
 
 def serve() -> int | None:
     """Run `callsheet agent` as it is without options; None if the settings are wrong, which click reports."""
-    from callsheet.agent.startup import Options, start
+    from callsheet.agent.startup import start
     from callsheet.cli.settings import use_rules
     from callsheet.report.errors import CallsheetError
 
     try:
         use_rules()
-        options = Options(history=history_factory())
+        history = history_factory()
     except CallsheetError:
         return None
-    return start(options)
+    return start(history=history)
 
 
 def history_factory(

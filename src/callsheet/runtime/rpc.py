@@ -125,8 +125,7 @@ class RpcPeer:
         self._is_lenient: bool = is_lenient
         self._asked: dict[RequestId, tuple[str, asyncio.Future[JsonValue]]] = {}
         self._next_id: int = 0
-        self._unread: int = 0
-        self._room: asyncio.Future[None] | None = None
+        self._unread: deque[asyncio.Future[None]] = deque()
         self._lost: Exception | None = None
 
     async def run(self) -> None:
@@ -225,19 +224,20 @@ class RpcPeer:
                 self._answered(Response(message.request_id, error=message.to_error()))
             elif message is not None:
                 self._refuse(message)
-            if self._unread >= UNREAD and not await self._is_read():
+            if not await self._is_read():
                 return False
         return True
 
     async def _is_read(self) -> bool:
         """Wait until responses were read. Return False if the other side has gone without that."""
-        while self._unread >= UNREAD:
-            self._room = asyncio.get_running_loop().create_future()
-            await asyncio.wait({self._room, self._source.ended}, return_when="FIRST_COMPLETED")
-            if not self._room.done():
-                await asyncio.wait({self._room}, timeout=PATIENCE)
-            if not self._room.done():
+        while len(self._unread) >= UNREAD:
+            oldest = self._unread[0]  # they are read in order
+            await asyncio.wait({oldest, self._source.ended}, return_when="FIRST_COMPLETED")
+            if not oldest.done():
+                await asyncio.wait({oldest}, timeout=PATIENCE)
+            if not oldest.done():
                 return False
+            self._unread.popleft()
         return True
 
     def _notified(self, note: Notification) -> None:
@@ -317,14 +317,8 @@ class RpcPeer:
         except OSError:  # a peer that is gone gets no answer
             return None
         if rest is not None:
-            self._unread += 1
-            rest.add_done_callback(self._was_read)
+            self._unread.append(rest)
         return rest
-
-    def _was_read(self, _: asyncio.Future[None]) -> None:
-        self._unread -= 1
-        if self._room is not None and not self._room.done():
-            self._room.set_result(None)
 
 
 def _ignore_errors(rest: asyncio.Future[None]) -> None:

@@ -1,4 +1,4 @@
-"""The pytest plugin: the fixture `acp_recording`, its file if the test fails, and readable findings.
+"""The pytest plugin: the fixture `acp_recording`, and the file and the findings of it if the test fails.
 
 It is loaded in every run of pytest where callsheet is installed. So it imports nothing of callsheet before it
 is used, and a recording that can't be saved never breaks a run.
@@ -7,10 +7,9 @@ is used, and a recording that can't be saved never breaks a run.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from callsheet.testing.recordings import Recording
 
 _KEPT = pytest.StashKey["tuple[Recording, Path]"]()
-_FINDING = "callsheet.check.finding"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -77,17 +75,3 @@ def _attach(item: pytest.Item, report: pytest.TestReport, recording: Recording, 
 
         lines += ["", *describe_findings(recording.found)]
     report.sections.append(("ACP recording", "\n".join(lines)))
-
-
-def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
-    """Describe findings that are compared with an empty list."""
-    if op != "==" or _FINDING not in sys.modules:
-        return None
-    if not (isinstance(left, list) and isinstance(right, list)):
-        return None
-    found = cast("list[Any]", left or right)
-    if (left and right) or not all(type(one).__module__ == _FINDING for one in found):
-        return None
-    from callsheet.testing.recordings import count_findings, describe_findings
-
-    return [f"{count_findings(found)} where there should be none", *describe_findings(found)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -318,12 +318,3 @@ def describe_findings(findings: Sequence[Finding]) -> Iterator[str]:
         yield f"  {finding.message}"
         if finding.rule in fixes:
             yield f"  To fix it: {fixes.pop(finding.rule)}"
-
-
-def count_findings(findings: Sequence[Finding]) -> str:
-    """Return how many findings there are, and how many of each severity."""
-    from callsheet.check.output import count
-
-    by = Counter(finding.severity for finding in findings)
-    parts = ", ".join(f"{number} {severity}" for severity, number in sorted(by.items()))
-    return f"{count(len(findings), 'finding')} ({parts})"

@@ -35,8 +35,14 @@ async def fails(turn: Turn) -> Any:
     [
         (finished, "the handler returned 'finished'; a turn ends by end_turn, max_tokens"),
         (cancelled, "the handler returned 'cancelled'"),
-        (lambda turn: turn.plan([{"content": "x", "status": "donne"}]), "expected one of pending"),
-        (lambda turn: turn.plan([{"priority": "low"}]), "plan: content: expected text"),
+        (
+            lambda turn: turn.plan([{"content": "x", "status": "donne"}]),
+            "plan: Invalid enum value 'donne'",
+        ),
+        (
+            lambda turn: turn.plan([{"priority": "low"}]),
+            "plan: Object missing required field `content`",
+        ),
         (lambda turn: turn.usage("a", 1), "used: expected tokens, from 0 on, got 'a'"),
         (lambda turn: turn.usage(1, -1), "size: expected tokens, from 0 on, got -1"),
         (lambda turn: turn.say(None), "say: expected text"),

@@ -116,7 +116,6 @@ def test_rules_and_clients_can_be_chosen() -> None:
 
 TESTS = """
 import json
-from callsheet.testing import Recording
 
 OPEN, GOOD = %r
 
@@ -132,9 +131,6 @@ def test_bad(acp_recording):
 def test_good(acp_recording):
     record(acp_recording, GOOD)
     assert acp_recording.check() == []
-
-def test_of_others():
-    assert Recording.of(OPEN).check(select="lifecycle") == []
 
 def test_without():
     assert [1] == []
@@ -167,23 +163,12 @@ def test_the_report_of_a_failed_test_has_the_findings_and_the_recordings_path(
 ) -> None:
     output = pytest_in("-v", "-k", "bad or good or without")
     assert "2 failed, 1 passed" in output, output
-    assert re.search(r"assert \d finding.* \(.*1 error.*\) where there should be none", output), (
-        output
-    )
-    assert re.search(r"^E +line \d+, call c1.*: error lifecycle/never-ended", output, re.MULTILINE)
-    assert output.count("error lifecycle/never-ended") == 2  # in the assertion, and in the section
+    assert re.search(r"^line \d+, call c1.*: error lifecycle/never-ended", output, re.MULTILINE)
     assert "To fix it: " in output
     assert output.count("- ACP recording -") == 1
     (path,) = re.findall(r"^/.*recording\.jsonl$", output, re.MULTILINE)
     assert Recording.of(path).messages == OPEN
     assert "assert [1] == []" in output
-
-
-def test_findings_of_other_recordings_are_described_too(pytest_in: Callable[..., str]) -> None:
-    output = pytest_in("-vv", "-k", "others")
-    assert "lifecycle/never-ended" in output
-    assert "To fix it: " in output
-    assert "ACP recording" not in output
 
 
 def test_all_recordings_can_be_saved_in_one_place(
