@@ -61,18 +61,17 @@ def test_quotes_are_marked_on_every_line() -> None:
     assert text(html) == "a\n\n> b\n>\n> c\n> d\n\ne"
 
 
-def test_tables_become_rows() -> None:
-    html = "<table><tr><th>A<th>B|C<tr><td>1<td><a href=/x>x</a><tr><td>2<td></table>"
-    assert (
-        text(html) == "| A | B\\|C |\n| --- | --- |\n| 1 | [x](https://example.com/x) |\n| 2 |  |"
-    )
+def test_rows_of_tables_become_lines() -> None:
+    html = "Before<table><tr><th>A<th>B<tr><td>1<td><a href=/x>x</a>\n<tr><td><td>2</table>after"
+    assert text(html) == "Before\n\nA | B\n1 | [x](https://example.com/x)\n| 2\n\nafter"
 
 
 def test_a_table_for_the_looks_is_taken_apart() -> None:
     html = (
         "<table><tr><td>menu</td><td><table><tr><td>a<td>b<tr><td>c<td>d</table></td></tr></table>"
     )
-    assert text(html) == "menu\n\n| a | b |\n| c | d |"
+    assert text(html) == "menu |\n\na | b\nc | d"
+    assert text("<table><tr><td><p>one</p><td><p>two</table>") == "one\n\ntwo"
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,21 @@
-"""HTML as text that is good to read: headings, lists, links, code and tables in the manner of Markdown.
+"""HTML as text that is good to read: headings, lists, links, quotes and code in the manner of Markdown.
 
-What is not for reading is left out: scripts, styles, navigation, and what the page itself hides. The work
-grows with the size of the page only, however broken or hostile it is.
+What is not for reading is left out: scripts, styles, navigation, and what the page itself hides. A row of a
+table is a line, with `|` between its cells; since many tables only arrange a page, no table is drawn. The
+work grows with the size of the page only, however broken or hostile it is.
 
-Python's parser reports tags and text; `_PageReader` turns them into calls of a `Layout`, most of them by the
-tables `_START` and `_END`. A table that only arranges a page is taken apart into paragraphs.
+Python's parser reports tags and text. The text of a block is gathered in `_parts`; where the block ends,
+it becomes lines (`_flush`), each behind the marks of the lists and quotes around it (`_put`).
 """
 
 from __future__ import annotations
 
+import os.path
 import re
-from collections.abc import Callable
-from functools import partial
 from html import unescape
 from html.parser import HTMLParser
 from typing import NamedTuple, TypeAlias
 from urllib.parse import urljoin, urlsplit
-
-from callsheet.tools.web.text_layout import Layout
 
 
 def _names(text: str) -> frozenset[str]:
@@ -29,41 +27,34 @@ _DROPPED = _names(
     "button dialog noframes noembed audio video map math"
 )
 _BLOCKS = _names(
-    "address article aside body center details dd div dl dt fieldset figcaption figure footer form "
-    "header hgroup html legend main p search section summary"
+    "address article aside body caption center details dd div dl dt fieldset figcaption figure footer form "
+    "h1 h2 h3 h4 h5 h6 header hgroup html legend main p search section summary table"
 )
-_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
+_AROUND = {"ul": "  ", "ol": "  ", "menu": "  ", "blockquote": "> "}
+"""Elements that stand around blocks, and what each puts before their lines."""
+
 _VOID = _names("area base br col embed frame hr img input link meta param source track wbr")
 # Elements that end without a tag of their own: where a hidden one ends is unknown, so none is hidden.
 _IMPLIED_END = _names("p li dt dd tr td th thead tbody tfoot option html body head")
 _HIDDEN = re.compile(r"(display\s*:\s*none|visibility\s*:\s*hidden)", re.I)
 _LANGUAGE = re.compile(r"(?:^|\s)(?:language|lang|highlight-source)-([A-Za-z0-9_+#-]{1,30})")
-_UNPARSED = re.compile(r"<!--|<!|<\?|<(script|style|textarea|iframe|noframes|noembed)\b", re.I)
+# What is not parsed as HTML inside: scripts and the like, comments, declarations. One that never ends takes
+# the whole rest, as in a browser. Nothing here goes back over what it has matched (`++`, `*+`).
+_UNPARSED = re.compile(
+    r"<(script|style|textarea|iframe|noframes|noembed)\b(?:[^<]++|<(?!/\1\b))*+(?:</\1\b[^>]*+>?)?"
+    r"|<!--(?:-?>|(?:[^-]++|-(?!->))*+(?:-->)?)"
+    r"|<[!?][^>]*+>?",
+    re.I,
+)
+_SPACE = re.compile(r"[ \t\n\r\f\v\u00a0]+")
+_BREAK = "\x00"  # where a line break stands while the line is made; no text has it
+_DEEPEST = 8
+"""Levels of lists and quotes that are shown; each costs space on every line."""
+
 _MAX_REPAIRED = 10_000_000  # characters that are read again, in all
 _MAX_TAGS = 400_000
 _MAX_LINK = 500
-
-# What elements do that need nothing but the layout.
-_START: dict[str, Callable[[Layout], object]] = {
-    **dict.fromkeys((*_BLOCKS, "caption"), Layout.block),
-    **{name: partial(Layout.heading, level=level) for name, level in _HEADINGS.items()},
-    "blockquote": Layout.begin_quote,
-    "br": Layout.line_break,
-    "li": Layout.item,
-    "menu": partial(Layout.begin_list, number=None),
-    "ul": partial(Layout.begin_list, number=None),
-}
-_END: dict[str, Callable[[Layout], object]] = {
-    **dict.fromkeys((*_BLOCKS, *_HEADINGS, "caption"), Layout.block),
-    "blockquote": Layout.end_quote,
-    "code": Layout.end_span,
-    "li": Layout.end_item,
-    "menu": Layout.end_list,
-    "ol": Layout.end_list,
-    "pre": Layout.end_code,
-    "ul": Layout.end_list,
-}
-
 
 _Attributes: TypeAlias = "dict[str, str | None]"
 
@@ -89,87 +80,78 @@ def readable(html: str, base_url: str = "", limit: int = 1_000_000) -> ReadableP
         limit: Characters to return at most.
     """
     markup = without_unparsed(html)
-    reader = _read(markup, base_url, limit, frozenset())
-    if (
-        reader.has_dropped and not reader.layout.has_text
-    ):  # an element that is left out was never closed, or held it all
-        reader = _read(markup, base_url, limit, frozenset({"nav", "dialog", "noscript", "button"}))
-    text = reader.layout.text()
-    return ReadablePage(reader.title, text[:limit], reader.is_full or len(text) > limit)
+    reader = _read(markup, base_url, limit, _DROPPED)
+    if reader.has_dropped and not reader.lines:
+        # An element that is left out was never closed, or held it all.
+        shown = _names("nav dialog noscript button")
+        reader = _read(markup, base_url, limit, _DROPPED - shown)
+    text = "\n".join(reader.lines).strip("\n")
+    title = " ".join("".join(reader.titles).split())
+    return ReadablePage(title, text[:limit], reader.is_full or len(text) > limit)
 
 
 def without_unparsed(html: str) -> str:
-    """Remove comments, declarations, scripts and the like: what is not parsed as HTML inside.
-
-    Like a browser, this removes the whole rest where one of them never ends.
-    """
-    parts: list[str] = []
-    at = 0
-    while found := _UNPARSED.search(html, at):
-        parts.append(html[at : found.start()])
-        if found[1]:
-            closing = re.compile(rf"</{found[1]}\b", re.I).search(html, found.end())
-            end = html.find(">", closing.end()) + 1 if closing else 0
-        elif found[0] == "<!--":
-            end = html.find("-->", found.start() + 2)
-            end = end + 3 if end >= 0 else 0
-        else:
-            end = html.find(">", found.end()) + 1
-        if not end:
-            return "".join(parts)
-        at = end
-    parts.append(html[at:])
-    return "".join(parts)
+    """Remove comments, declarations, scripts and the like: what is not parsed as HTML inside."""
+    return _UNPARSED.sub("", html)
 
 
-def _read(markup: str, base_url: str, limit: int, wanted: frozenset[str]) -> _PageReader:
-    reader = _PageReader(base_url, limit, _DROPPED - wanted)
+def _read(markup: str, base_url: str, limit: int, dropped: frozenset[str]) -> _PageReader:
+    reader = _PageReader(base_url, limit, dropped)
     try:
         reader.feed(markup)
         # What is left begins with a tag that never ends. Browsers drop it all; a few repairs are cheap.
         again = 0
         while (rest := reader.rawdata) and (again := again + len(rest)) < _MAX_REPAIRED:
-            reader.reset_markup()
+            reader.rawdata = ""
             reader.handle_data(unescape(rest[0]))
             reader.feed(rest[1:])
         reader.handle_data(unescape(reader.rawdata))
     except _Enough:
         reader.is_full = True
-    reader.finish()
+    reader.end_code()
+    reader.block()
     return reader
+
+
+class _Level:
+    """A list or a quote that is open. `number` is that of the next item, if they are counted."""
+
+    __slots__ = ("has_items", "number", "prefix", "tag")
+
+    def __init__(self, tag: str, number: int | None) -> None:
+        self.tag: str = tag
+        self.prefix: str = _AROUND[tag]
+        self.number: int | None = number
+        self.has_items: bool = False
 
 
 class _PageReader(HTMLParser):
     def __init__(self, base_url: str, limit: int, dropped: frozenset[str]) -> None:
         super().__init__(convert_charrefs=True)
-        self.layout: Layout = Layout()
+        self.rawdata: str  # what the parser could not parse yet
+        self.lines: list[str] = []
+        self.titles: list[str] = []
         self.is_full: bool = False
         self.has_dropped: bool = False
         self._limit: int = limit
+        self._size: int = 0
         self._tags: int = 0
         self._base: str = base_url
         self._dropped: frozenset[str] = dropped
         self._skipping: str = ""
         self._skip_depth: int = 0
-        self._title: list[str] | None = None
-        self._titles: list[str] = []
-        self._links: list[tuple[str, int] | None] = []
-        self._tables: list[_HtmlTable] = []
-
-    @property
-    def title(self) -> str:
-        """The page's title, on one line."""
-        return " ".join("".join(self._titles).split())
-
-    def reset_markup(self) -> None:
-        """Forget the markup that is not parsed yet."""
-        self.rawdata: str = ""
-
-    def finish(self) -> None:
-        """Close what is still open."""
-        while self._tables:
-            self.end_table()
-        self.layout.finish()
+        self._in_title: bool = False
+        self._parts: list[str] = []
+        self._link: tuple[str, int] | None = None
+        self._span: int | None = None
+        self._code: list[str] | None = None
+        self._language: str = ""
+        self._heading: str = ""
+        self._bullet: str = ""
+        self._levels: list[_Level] = []
+        self._before: str = ""
+        self._is_apart: bool = False
+        self._is_first_cell: bool = True
 
     # What the parser calls
 
@@ -184,12 +166,8 @@ class _PageReader(HTMLParser):
         attributes = dict(attrs)
         if tag not in _VOID and (tag in self._dropped or _is_hidden(tag, attributes)):
             self._skipping, self._skip_depth, self.has_dropped = tag, 1, True
-            return
-        handle = getattr(self, f"start_{tag}", None)
-        if handle is not None:
-            handle(attributes)
-        elif tag in _START:
-            _START[tag](self.layout)
+        else:
+            self._start(tag, attributes)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Take an element that closes itself. In HTML only the void ones do."""
@@ -203,106 +181,198 @@ class _PageReader(HTMLParser):
             self._skip_depth -= tag == self._skipping
             if not self._skip_depth:
                 self._skipping = ""
-            return
-        handle = getattr(self, f"end_{tag}", None)
-        if handle is not None:
-            handle()
-        elif tag in _END:
-            _END[tag](self.layout)
+        else:
+            self._end(tag)
 
     def handle_data(self, data: str) -> None:
         """Take text."""
         if self._skipping:
             return
-        if self._title is not None:
-            self._title.append(data)
+        if self._in_title:
+            self.titles.append(data)
             return
-        if self._tables and self._tables[-1].is_between_cells and not data.strip():
-            return
-        self.layout.add(data)
-        if self.layout.size > self._limit:
+        self._size += len(data)
+        (self._parts if self._code is None else self._code).append(data.replace(_BREAK, "\ufffd"))
+        if self._size > self._limit:
             raise _Enough
 
     # Elements
 
-    def start_title(self, _: _Attributes) -> None:
-        self._title = []
+    def _start(self, tag: str, attributes: _Attributes) -> None:
+        if tag in _VOID:
+            self._add_void(tag, attributes)
+        elif tag in _BLOCKS:
+            self.block()
+            self._heading = _HEADINGS.get(tag, "")
+        elif tag in _AROUND:
+            self._begin_level(tag, attributes)
+        elif tag in ("td", "th"):
+            self._parts.append("" if self._is_first_cell else " | ")
+            self._is_first_cell = False
+        elif tag in ("pre", "code"):
+            self._begin_code(tag, attributes)
+        elif tag == "tr":
+            self._end_row()
+        elif tag == "li":
+            self._begin_item()
+        elif tag == "a":
+            self._end_link()  # links don't nest
+            url = _joined(self._base, attributes.get("href") or "")
+            self._link = (url, len(self._parts)) if url else None
+        elif tag == "title":
+            self._in_title = not self.titles
 
-    def end_title(self) -> None:
-        if self._title and not self._titles:
-            self._titles = self._title
-        self._title = None
+    def _end(self, tag: str) -> None:
+        if tag in _BLOCKS:
+            self.block()
+        elif tag in _AROUND:
+            self._end_level(tag)
+        elif tag == "tr":
+            self._end_row()
+        elif tag == "li":
+            self.block()
+            self._is_apart, self._bullet = not self._levels, ""
+        elif tag == "a":
+            self._end_link()
+        elif tag == "code":
+            self._end_span()
+        elif tag == "pre":
+            self.end_code()
+        elif tag == "title":
+            self._in_title = False
 
-    def start_base(self, attributes: _Attributes) -> None:
-        self._base = _joined(self._base, attributes.get("href") or "") or self._base
+    def _add_void(self, tag: str, attributes: _Attributes) -> None:
+        if tag == "br" and self._code is None:
+            self._parts.append(_BREAK)
+        elif tag == "br":
+            self.handle_data("\n")
+        elif tag == "img":
+            alt = " ".join((attributes.get("alt") or "").split())
+            self.handle_data(f"[image: {alt[:300]}]" if alt else "")
+        elif tag == "hr":
+            self.block()
+            self.handle_data("---")
+            self.block()
+        elif tag == "base":
+            self._base = _joined(self._base, attributes.get("href") or "") or self._base
 
-    def start_hr(self, _: _Attributes) -> None:
-        self.layout.block()
-        self.layout.add("---")
-        self.layout.block()
+    def _end_link(self) -> None:
+        """Make what came since a link began a link, if it is still in one block and has text."""
+        link, self._link = self._link, None
+        if link is None or self._code is not None or self._span is not None:
+            return
+        url, begin = link
+        text = _one_line(self._parts[begin:])
+        if text:
+            before = " " if self._parts[begin][:1].isspace() else ""
+            after = " " if self._parts[-1][-1:].isspace() else ""
+            shown = f"<{url}>" if text == url else f"[{text}]({url})"
+            self._parts[begin:] = [f"{before}{shown}{after}"]
+            self._size += len(url)
 
-    def start_img(self, attributes: _Attributes) -> None:
-        alt = " ".join((attributes.get("alt") or "").split())
-        if alt:
-            self.layout.add(f"[image: {alt[:300]}]")
-
-    def start_a(self, attributes: _Attributes) -> None:
-        self.end_a()  # links don't nest
-        url = _joined(self._base, attributes.get("href") or "")
-        self._links.append((url, self.layout.mark()) if url else None)
-
-    def end_a(self) -> None:
-        link = self._links.pop() if self._links else None
-        if link is not None:
-            self.layout.link(*link)
-
-    def start_pre(self, attributes: _Attributes) -> None:
+    def _begin_code(self, tag: str, attributes: _Attributes) -> None:
+        """Begin a block of code, where white space counts, or code within a line."""
         found = _LANGUAGE.search(attributes.get("class") or "")
-        self.layout.begin_code(found[1] if found else "")
+        language = found[1] if found else ""
+        if self._code is not None:  # `code` in `pre` may name the language
+            self._language = self._language or language
+        elif tag == "code":
+            self._span = len(self._parts)
+        else:
+            self.block()
+            self._code, self._language = [], language
 
-    def start_code(self, attributes: _Attributes) -> None:
-        found = _LANGUAGE.search(attributes.get("class") or "")
-        self.layout.begin_span(found[1] if found else "")
+    def _end_span(self) -> None:
+        begin, self._span = self._span, None
+        if begin is None or self._code is not None:
+            return
+        text = _one_line(self._parts[begin:])
+        if text:
+            ticks = "`" * (_longest_run(text) + 1)
+            pad = " " if text[0] == "`" or text[-1] == "`" else ""
+            self._parts[begin:] = [f"{ticks}{pad}{text}{pad}{ticks}"]
 
-    def start_ol(self, attributes: _Attributes) -> None:
+    def end_code(self) -> None:
+        """End a block of code, if one is open."""
+        text = "".join(self._code or ())
+        self._code = None
+        if text.strip():
+            fence = "`" * max(3, _longest_run(text) + 1)
+            lines = text.replace("\r\n", "\n").strip("\n").split("\n")
+            for line in (fence + self._language, *lines, fence):
+                self._put(line)
+        self._is_apart = True
+
+    def _begin_level(self, tag: str, attributes: _Attributes) -> None:
+        self.block()
         start = attributes.get("start") or ""
         is_number = len(start) < 9 and start.isascii() and start.isdigit()
-        self.layout.begin_list(int(start) if is_number else 1)
+        number = int(start) if is_number else 1
+        # A list in a list stands close to its item.
+        self._is_apart = not self._levels or tag == "blockquote"
+        self._levels.append(_Level(tag, number if tag == "ol" else None))
 
-    # Tables
+    def _end_level(self, tag: str) -> None:
+        """End a list or quote, and what is open in it. An end without a beginning means nothing."""
+        self.block()
+        if any(level.tag == tag for level in self._levels[-_DEEPEST:]):
+            while self._levels.pop().tag != tag:
+                pass
+        self._is_apart, self._bullet = not self._levels or tag == "blockquote", ""
 
-    def start_table(self, _: _Attributes) -> None:
-        if self._tables:
-            self._tables[-1].flatten(self.layout)  # one that holds another is there for the looks
-        self.layout.block()
-        self._tables.append(_HtmlTable())
+    def _begin_item(self) -> None:
+        was_apart = self._is_apart
+        self.block()
+        self._bullet = "- "
+        level = self._levels[-1] if self._levels else None
+        if level is not None and level.tag != "blockquote":
+            # Items stand together; the first one stands apart from what is before the list.
+            self._is_apart = was_apart and not level.has_items
+            level.has_items = True
+            if level.number is not None:
+                self._bullet = f"{level.number}. "
+                level.number += 1
 
-    def end_table(self) -> None:
-        if self._tables:
-            self._tables.pop().end(self.layout)
+    # Lines
 
-    def start_tr(self, _: _Attributes) -> None:
-        if self._tables:
-            self._tables[-1].row(self.layout)
+    def block(self) -> None:
+        """End the block, if one has begun."""
+        if self._code is None:
+            self._flush()
+            self._heading, self._is_apart = "", True
 
-    def end_tr(self) -> None:
-        self.start_tr({})
+    def _end_row(self) -> None:
+        """End a row of a table. Rows stand together."""
+        if self._code is None and self._flush():
+            self._is_apart = False
 
-    end_thead = end_tbody = end_tr
+    def _flush(self) -> bool:
+        """Put the text of the block into lines, and return whether there was any."""
+        text = _SPACE.sub(" ", "".join(self._parts))
+        self._parts, self._span, self._link, self._is_first_cell = [], None, None, True
+        lines = [line.strip(" ") for line in text.split(_BREAK)]
+        # Of empty lines, one is enough, and none at either end.
+        lines = [line for at, line in enumerate(lines) if line or (at and lines[at - 1])]
+        if lines and not lines[-1]:
+            lines.pop()
+        if self._heading and lines:
+            lines = [self._heading + " ".join(filter(None, lines))]
+        for line in lines if text.strip(f" |{_BREAK}") else ():
+            self._put(line)
+        return bool(lines)
 
-    def start_td(self, _: _Attributes) -> None:
-        if self._tables:
-            self._tables[-1].cell(self.layout, is_head=False)
-
-    def start_th(self, _: _Attributes) -> None:
-        if self._tables:
-            self._tables[-1].cell(self.layout, is_head=True)
-
-    def end_td(self) -> None:
-        if self._tables:
-            self._tables[-1].end_cell(self.layout)
-
-    end_th = end_td
+    def _put(self, line: str) -> None:
+        around = self._levels[:_DEEPEST]
+        rest = "".join([level.prefix for level in around])
+        is_item = bool(self._bullet and around and around[-1].tag != "blockquote")
+        first = (rest[:-2] if is_item else rest) + self._bullet
+        if self._is_apart and self.lines:
+            # What is around both lines is around the empty one between them, too.
+            shared = os.path.commonprefix([rest, self._before])  # noqa: RUF071 - characters are meant
+            self.lines.append(shared.rstrip())
+        self._is_apart, self._before, self._bullet = False, rest, ""
+        self.lines.append((first + line).rstrip())
+        self._size += len(first) + 1
 
 
 def _is_hidden(tag: str, attributes: _Attributes) -> bool:
@@ -328,71 +398,10 @@ def _joined(base: str, href: str) -> str:
     return url if scheme in ("http", "https", "mailto", "") and not re.search(r"\s", url) else ""
 
 
-class _HtmlTable:
-    """One table while it is read."""
+def _one_line(parts: list[str]) -> str:
+    return _SPACE.sub(" ", "".join(parts).replace(_BREAK, " ")).strip()
 
-    def __init__(self) -> None:
-        self._rows: list[list[str]] = []
-        self._row: list[str] = []
-        self._has_head: bool = False
-        self._is_flat: bool = False
-        self.is_between_cells: bool = True
 
-    def row(self, layout: Layout) -> None:
-        """Begin or end a row."""
-        self.end_cell(layout)
-        if self._row:
-            self._rows.append(self._row)
-            self._row = []
-        if self._is_flat:
-            layout.block()
-
-    def cell(self, layout: Layout, *, is_head: bool) -> None:
-        """Begin a cell."""
-        self.end_cell(layout)
-        if not self._is_flat and self.is_between_cells:
-            layout.block()  # whatever stands outside of all cells
-        self._has_head = self._has_head or (is_head and not self._rows)
-        self.is_between_cells = False
-
-    def end_cell(self, layout: Layout) -> None:
-        """End a cell, if one is open."""
-        if self.is_between_cells:
-            return
-        self.is_between_cells = True
-        if self._is_flat:
-            layout.add(" ")
-        else:
-            self._row.append(layout.take())
-
-    def flatten(self, layout: Layout) -> None:
-        """Be paragraphs from now on: another table stands inside."""
-        if self._is_flat:
-            return
-        self._is_flat = True
-        here = layout.take()
-        for row in [*self._rows, self._row]:
-            layout.add(" ".join(filter(None, row)))
-            layout.block()
-        layout.add(here)
-        self._rows, self._row = [], []
-
-    def end(self, layout: Layout) -> None:
-        """End the table."""
-        self.row(layout)
-        if self._is_flat:
-            layout.block()
-            return
-        rows = [row for row in self._rows if any(row)]
-        if len(rows) == 1 or all(len(row) == 1 for row in rows):
-            for row in rows:
-                layout.add("  ".join(filter(None, row)))
-                layout.block()
-            return
-        layout.rows(self._lines(rows))
-
-    def _lines(self, rows: list[list[str]]) -> list[str]:
-        lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-        if self._has_head and lines:
-            lines.insert(1, "|" + " --- |" * len(rows[0]))
-        return lines
+def _longest_run(text: str) -> int:
+    """Return the length of the longest run of backticks."""
+    return max(map(len, re.findall("`+", text)), default=0)
