@@ -126,7 +126,7 @@ def _live(ledger: Ledger, number: int, foreign: bool) -> tuple[str, str]:
         locations=(ToolCallLocation(path, 3),),
         raw_input={"path": path, "limit": 200},
         tool_call_id=f"fc_{number:024d}" if foreign else None,
-        alias=alias,
+        notes={"alias": alias},
     ).tool_call_id
     ledger.update(key, ToolCallStatus.IN_PROGRESS)
     ledger.update(key, ToolCallStatus.COMPLETED, content=(TextContent(f"{number} lines read"),))

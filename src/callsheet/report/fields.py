@@ -23,7 +23,6 @@ from callsheet.report.content import TextContent, ToolCallContent, to_content
 from callsheet.report.errors import InvalidKind, InvalidLocation, InvalidReason, InvalidValue
 from callsheet.report.json import (
     JsonObject,
-    JsonValue,
     check_path,
     check_text,
     freeze,
@@ -209,22 +208,6 @@ def to_locations(places: Any) -> tuple[ToolCallLocation, ...]:
     return tuple([to_location(place) for place in _sequence(places, "locations")])
 
 
-def _name(value: object) -> str:
-    return check_text(value, "name")
-
-
-def _title(value: object) -> str:
-    return check_text(value, "title")
-
-
-def _raw_input(value: JsonValue) -> JsonValue:
-    return freeze(value, "raw_input")
-
-
-def _raw_output(value: JsonValue) -> JsonValue:
-    return freeze(value, "raw_output")
-
-
 def _sequence(items: Any, what: str) -> list[Any] | tuple[Any, ...]:
     if isinstance(items, (list, tuple)):
         return cast("list[Any]", items)
@@ -232,12 +215,12 @@ def _sequence(items: Any, what: str) -> list[Any] | tuple[Any, ...]:
 
 
 SETTLE: dict[str, Callable[[Any], Any]] = {
-    "name": _name,
-    "title": _title,
+    "name": lambda value: check_text(value, "name"),
+    "title": lambda value: check_text(value, "title"),
     "kind": to_kind,
     "status": to_status,
     "content": to_items,
     "locations": to_locations,
-    "raw_input": _raw_input,
-    "raw_output": _raw_output,
+    "raw_input": lambda value: freeze(value, "raw_input"),
+    "raw_output": lambda value: freeze(value, "raw_output"),
 }

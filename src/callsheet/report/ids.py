@@ -5,11 +5,10 @@ millisecond and count up within it. So they sort by the time they were made, and
 never returns the same id twice, whatever the clock does. A factory is passed its clock and its
 randomness; the one for the whole process is made in `callsheet.runtime`.
 
-`CallIndex` is the ledger's index. It leads from ids and aliases to calls, and from a call to its
-children and dependents. It also knows which ids are used up, because an editor that receives a
-used id again rewrites the card of an old call. For our own ids that takes no memory: they increase,
-so everything between the first and the last is used. Ids from outside are in a set while their call
-is known, and in `UsedIds` afterwards.
+`CallIndex` is the ledger's index. It leads from aliases to calls. It also knows which ids are used
+up, because an editor that receives a used id again rewrites the card of an old call. For our own
+ids that takes no memory: they increase, so everything between the first and the last is used. Ids
+from outside are found among the calls while their call is known, and in `UsedIds` afterwards.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterator, Sequence
 from threading import Lock
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from callsheet.report.errors import InvalidId
-from callsheet.report.json import JsonObject, check_text, is_list
+from callsheet.report.json import JsonObject, check_text
 
 PREFIX = "call_"
 MAX_ID_CHARS = 256
@@ -99,14 +98,6 @@ def check_id(value: object, what: str = "tool call id") -> str:
     return text
 
 
-_Links: TypeAlias = dict[str, dict[str, None]]
-"""From a call to the calls that name it, in order; a dict because leaving must be as cheap as joining."""
-
-
-LINKS = frozenset({"alias", "parentId", "dependsOn"})
-"""The notes by which calls are found."""
-
-
 class Named(Protocol):
     """What the index needs of a call."""
 
@@ -129,35 +120,28 @@ class CallIndex:
         self.last_own: str = ""
         self.first_own: str = ""
         self._calls: Container[str] = calls
-        self._children: _Links = {}
-        self._dependents: _Links = {}
-        self._foreign: set[str] = set()
+        self._has_foreign: bool = False
         self._came_as: dict[str, str] = {}
         self._used: UsedIds = UsedIds()
 
-    def children(self, key: str) -> tuple[str, ...]:
-        """Return the ids of the calls whose parent this is, in the order they were linked."""
-        return tuple(self._children.get(self.aliases.get(key, key), ()))
-
-    def dependents(self, key: str) -> tuple[str, ...]:
-        """Return the ids of the calls that depend on this one."""
-        return tuple(self._dependents.get(self.aliases.get(key, key), ()))
-
     def is_used(self, tool_call_id: str) -> bool:
-        """Return whether an id was ever used here.
-
-        Our own ids increase, so the first and the last are enough to decide about all of them.
-        """
+        """Return whether an id was ever used here."""
         return (
             tool_call_id in self._calls
             or tool_call_id in self.aliases
-            or (self.first_own <= tool_call_id <= self.last_own and is_ours(tool_call_id))
+            or self._is_own(tool_call_id)
             or tool_call_id in self._used
         )
 
     def use(self, tool_call_id: str) -> None:
-        """Note an id from outside."""
-        self._foreign.add(tool_call_id)
+        """Note an id of our own."""
+        if not self.last_own:
+            self.first_own = tool_call_id
+        self.last_own = tool_call_id
+
+    def use_foreign(self) -> None:
+        """Note that there are ids from outside. They are stored when their calls are forgotten."""
+        self._has_foreign = True
 
     def rename(self, old: str, new: str) -> None:
         """Make a call that came under a used id findable under it, beside its new one."""
@@ -165,44 +149,33 @@ class CallIndex:
         self._name(old, new)
 
     def link(self, call: Named) -> None:
-        """Make a call findable by its alias, and from the calls that it stands under or waits for."""
-        tool_call_id, notes = call.tool_call_id, call.notes
-        alias, parent = notes.get("alias"), notes.get("parentId")
-        if isinstance(alias, str) and alias != tool_call_id:
-            self._name(alias, tool_call_id)
-        if isinstance(parent, str):
-            self._children.setdefault(self.aliases.get(parent, parent), {})[tool_call_id] = None
-        for other in _dependencies(notes):
-            self._dependents.setdefault(self.aliases.get(other, other), {})[tool_call_id] = None
+        """Make a call findable by its alias."""
+        alias = call.notes.get("alias")
+        if isinstance(alias, str) and alias != call.tool_call_id:
+            self._name(alias, call.tool_call_id)
 
     def unlink(self, call: Named) -> None:
-        """Take a call out of the indexes that its notes put it in."""
-        tool_call_id, notes = call.tool_call_id, call.notes
-        alias, parent = notes.get("alias"), notes.get("parentId")
-        if isinstance(parent, str):
-            _drop(self._children, self.aliases.get(parent, parent), tool_call_id)
-        for other in _dependencies(notes):
-            _drop(self._dependents, self.aliases.get(other, other), tool_call_id)
-        if isinstance(alias, str) and self.aliases.get(alias) == tool_call_id:
+        """Make a call no longer findable by its alias."""
+        alias = call.notes.get("alias")
+        if isinstance(alias, str) and self.aliases.get(alias) == call.tool_call_id:
             del self.aliases[alias]
 
     def forget(self, calls: Sequence[Named]) -> None:
         """Forget calls. All that remains of them is that their ids are used up."""
-        if self._foreign or self.aliases or self._children or self._dependents:
-            for call in calls:
-                self._forget(call)
+        if not (self._has_foreign or self.aliases):
+            return
+        for call in calls:
+            tool_call_id = call.tool_call_id
+            self.unlink(call)
+            if not self._is_own(tool_call_id):
+                self._used.add(tool_call_id)
+            came_as = self._came_as.pop(tool_call_id, None)
+            if came_as is not None and self.aliases.get(came_as) == tool_call_id:
+                del self.aliases[came_as]
 
-    def _forget(self, call: Named) -> None:
-        tool_call_id = call.tool_call_id
-        self.unlink(call)
-        self._children.pop(tool_call_id, None)
-        self._dependents.pop(tool_call_id, None)
-        if tool_call_id in self._foreign:
-            self._foreign.remove(tool_call_id)
-            self._used.add(tool_call_id)
-        came_as = self._came_as.pop(tool_call_id, None)
-        if came_as is not None and self.aliases.get(came_as) == tool_call_id:
-            del self.aliases[came_as]
+    def _is_own(self, tool_call_id: str) -> bool:
+        """Whether we made an id. They increase, so the first and the last decide about all of them."""
+        return self.first_own <= tool_call_id <= self.last_own and is_ours(tool_call_id)
 
     def _name(self, alias: str, tool_call_id: str) -> None:
         """Make an alias name its latest holder.
@@ -245,19 +218,6 @@ class UsedIds:
         for _ in range(self.PROBES):
             yield bit % self.BITS
             bit += step
-
-
-def _dependencies(notes: JsonObject) -> list[str]:
-    others = notes.get("dependsOn")
-    return [other for other in others if isinstance(other, str)] if is_list(others) else []
-
-
-def _drop(links: _Links, key: str, tool_call_id: str) -> None:
-    linked = links.get(key)
-    if linked is not None:
-        linked.pop(tool_call_id, None)
-        if not linked:
-            del links[key]
 
 
 def _base32(number: int) -> str:

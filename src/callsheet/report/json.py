@@ -60,9 +60,8 @@ def freeze(value: JsonValue, field: str) -> JsonValue:
             return value.copy()
     try:
         return _copy(value, MAX_DEPTH)
-    except (_NotJson, UnicodeEncodeError):
-        _explain(value, field, MAX_DEPTH)
-        raise
+    except _NotJson as exc:
+        raise InvalidValue(f"{_cut(field + ''.join(reversed(exc.place)))}{exc}") from None
 
 
 def freeze_object(value: object, field: str) -> JsonObject:
@@ -130,86 +129,77 @@ def check_path(path: object, what: str = "location path") -> str:
 
 
 class _NotJson(Exception):
-    """Somewhere in a value is something that is not JSON; `_explain` will find it."""
+    """Something in a value is not JSON. `place` is the way to it, the last step first."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.place: list[str] = []
 
 
 def _copy(value: JsonValue, depth: int) -> JsonValue:
-    """Copy a value. This is the hot path: it knows nothing of places and messages."""
+    """Copy a value. This is the hot path: a place is put together only while an error passes."""
     kind = type(value)  # pyright: ignore[reportUnknownVariableType]
-    if kind is dict:
-        if depth == 0:
-            raise _NotJson
-        return {_copy_key(key): _copy(item, depth - 1) for key, item in value.items()}
-    if kind is list or kind is tuple:
-        if depth == 0:
-            raise _NotJson
-        return [_copy(item, depth - 1) for item in value]
     if kind is str:
-        if not value.isascii():
-            value.encode()
-        return value
+        return value if value.isascii() else _copy_text(value)
     if value is None or kind is bool or (kind is int and -_INT_END < value < _INT_END):
         return value
-    return _copy_subclass(value, depth)
+    if kind is not dict and kind is not list:
+        return _copy_other(value, depth)
+    if depth == 0:
+        raise _NotJson(f": nested deeper than {MAX_DEPTH} levels, or a cycle")
+    if kind is list:
+        items: list[JsonValue] = []
+        for index, item in enumerate(value):
+            try:
+                items.append(_copy(item, depth - 1))
+            except _NotJson as exc:
+                exc.place.append(f"[{index}]")
+                raise
+        return items
+    copy: JsonObject = {}
+    for key, item in value.items():
+        name = key if type(key) is str and key.isascii() else _copy_key(key)
+        try:
+            copy[name] = _copy(item, depth - 1)
+        except _NotJson as exc:
+            exc.place.append(f".{name}")
+            raise
+    return copy
+
+
+def _copy_text(text: str) -> str:
+    try:
+        return check_text(text, "")
+    except InvalidValue as exc:
+        raise _NotJson(str(exc)) from None
 
 
 def _copy_key(key: object) -> str:
-    if type(key) is str and key.isascii():
-        return key
     if not isinstance(key, str):
-        raise _NotJson
-    key.encode()
-    return str.__str__(key)
+        raise _NotJson(f": the key {key!r} is not text")
+    return _copy_text(key)
 
 
-def _copy_subclass(value: object, depth: int) -> JsonValue:
-    """Copy floats, and subclasses of JSON's own types (`StrEnum`, `IntEnum`, `defaultdict`, …)."""
-    if isinstance(value, float) and isfinite(value):
-        return float(value)
+def _copy_other(value: object, depth: int) -> JsonValue:
+    """Copy floats, tuples, and subclasses of JSON's own types (`StrEnum`, `IntEnum`, `defaultdict`, …)."""
     if isinstance(value, str):
-        return _copy(str.__str__(value), depth)
-    if isinstance(value, int) and value.bit_length() <= MAX_INT_BITS:
-        return int(value)
+        return _copy_text(value)
+    if isinstance(value, float):
+        if isfinite(value):
+            return float(value)
+        raise _NotJson(f": {value!r} is not a JSON number")
+    if isinstance(value, int):
+        if (bits := value.bit_length()) <= MAX_INT_BITS:
+            return int(value)
+        raise _NotJson(f": a whole number of {bits} bits; {MAX_INT_BITS} fit JSON readers")
     if isinstance(value, Mapping):
         return _copy(dict(cast("Mapping[Any, Any]", value)), depth)
     if isinstance(value, (list, tuple)):
         return _copy(list(cast("list[Any]", value)), depth)
-    raise _NotJson
-
-
-def _explain(value: JsonValue, field: str, depth: int) -> None:
-    """Find what `_copy` refused, and raise `InvalidValue` with its place. Slow, and rare."""
-    if isinstance(value, str):
-        check_text(value, field)
-    elif isinstance(value, (Mapping, list, tuple)):
-        if depth == 0:
-            raise InvalidValue(f"{_cut(field)}: nested deeper than {MAX_DEPTH} levels, or a cycle")
-        if isinstance(value, Mapping):
-            for key, item in cast("Mapping[Any, Any]", value).items():
-                if not isinstance(key, str):
-                    raise InvalidValue(f"{_cut(field)}: the key {key!r} is not text")
-                check_text(key, f"{_cut(field)}, a key")
-                _explain(item, f"{field}.{key}", depth - 1)
-        else:
-            for index, item in enumerate(cast("list[Any]", value)):
-                _explain(item, f"{field}[{index}]", depth - 1)
-    else:
-        _explain_scalar(value, field)
-
-
-def _explain_scalar(value: object, field: str) -> None:
-    if isinstance(value, float) and not isfinite(value):
-        raise InvalidValue(f"{_cut(field)}: {value!r} is not a JSON number")
-    if isinstance(value, int) and value.bit_length() > MAX_INT_BITS:
-        bits = value.bit_length()
-        raise InvalidValue(
-            f"{_cut(field)}: a whole number of {bits} bits; {MAX_INT_BITS} fit JSON readers"
-        )
-    if value is not None and not isinstance(value, (int, float)):
-        raise InvalidValue(
-            f"{_cut(field)}: {type(value).__name__} is not JSON; "
-            "use text, numbers, true/false, None, lists and dicts with str keys"
-        )
+    raise _NotJson(
+        f": {type(value).__name__} is not JSON; "
+        "use text, numbers, true/false, None, lists and dicts with str keys"
+    )
 
 
 def _cut(field: str) -> str:

@@ -18,14 +18,13 @@ ledger has one owner at a time; to share one between threads, hold a lock around
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callsheet.report.content import ContentLike
-from callsheet.report.errors import CorrelationError, InvalidId, InvalidValue, LateUpdate
+from callsheet.report.errors import CorrelationError, InvalidValue, LateUpdate
 from callsheet.report.events import (
     CallChanged,
     CallOpened,
@@ -34,22 +33,11 @@ from callsheet.report.events import (
     TerminalChanged,
     TerminalOutput,
 )
-from callsheet.report.fields import (
-    NOTES,
-    Kind,
-    ToolCallLocation,
-    ToolKind,
-    settle,
-    settle_meta,
-    settle_notes,
-    to_items,
-    to_kind,
-    to_locations,
-)
-from callsheet.report.ids import LINKS, CallIndex, check_id
-from callsheet.report.json import EMPTY, JsonObject, JsonValue, check_text, freeze, patched
+from callsheet.report.fields import NOTES, Kind, settle, settle_meta, settle_notes
+from callsheet.report.ids import CallIndex, check_id
+from callsheet.report.json import EMPTY, JsonObject, JsonValue, patched
 from callsheet.report.report import SETTLED, ToolCallReport, reasoned, report_of
-from callsheet.report.status import Reason, ToolCallStatus, to_reason, to_status
+from callsheet.report.status import Reason, ToolCallStatus, to_reason
 from callsheet.report.terminal import TerminalState
 
 
@@ -137,14 +125,6 @@ class Ledger:
         """Return the reports of calls that have not ended, in the order they were opened."""
         return [report for report in self if not report.is_final]
 
-    def children(self, key: str) -> tuple[str, ...]:
-        """Return the ids of the calls whose parent this is, in the order they were opened."""
-        return self._names.children(key)
-
-    def dependents(self, key: str) -> tuple[str, ...]:
-        """Return the ids of the calls that depend on this one."""
-        return self._names.dependents(key)
-
     def terminal(self, terminal_id: str) -> TerminalState | None:
         """Return the state of an agent's terminal, if it is still known."""
         return self._terminals.get(terminal_id)
@@ -156,54 +136,25 @@ class Ledger:
         name: str = "",
         *,
         title: str = "",
-        kind: Kind | str = ToolKind.OTHER,
-        status: ToolCallStatus | str = ToolCallStatus.PENDING,
-        content: Sequence[ContentLike] = (),
-        locations: Sequence[ToolCallLocation | str] = (),
-        raw_input: JsonValue = None,
-        raw_output: JsonValue = None,
+        tool_call_id: str | None = None,
         meta: JsonObject = EMPTY,
         notes: JsonObject = EMPTY,
-        tool_call_id: str | None = None,
-        alias: str | None = None,
-        parent: str | None = None,
-        depends_on: Sequence[str] = (),
-        batch: str | None = None,
+        **fields: JsonValue,
     ) -> ToolCallReport:
-        """Announce a call of our own.
+        """Announce a call. A title left out is the tool's name; an id left out is a new one.
 
-        A title left out is the tool's name. `parent` and `depends_on` name calls of this session by
-        id or alias.
+        `fields` are those of `ToolCallReport`. `notes` are the keys of `_meta.callsheet`: with an
+        `alias` among them, the call is found by that, too.
         """
-        # Every call comes through here, so the usual cases are distinguished inline.
-        if type(name) is not str or not name.isascii():
-            name = check_text(name, "name")
-        if not title:
-            title = name
-        elif type(title) is not str or not title.isascii():
-            title = check_text(title, "title")
-        if type(status) is not ToolCallStatus:
-            status = to_status(status)
-        if (
-            meta is not EMPTY or notes is not EMPTY
-            or alias or parent or depends_on or batch or status.is_final
-        ):  # fmt: skip
-            notes = self._notes(notes, alias, parent, depends_on, batch)
-            meta = self._opening_meta(meta, notes, status)
-        report = ToolCallReport(
-            self._new_id() if tool_call_id is None else check_id(tool_call_id),
-            name,
-            title,
-            kind if type(kind) is ToolKind else to_kind(kind),
-            status,
-            to_items(content) if content else (),
-            to_locations(locations) if locations else (),
-            None if raw_input is None else freeze(raw_input, "raw_input"),
-            None if raw_output is None else freeze(raw_output, "raw_output"),
-            meta,
-            SETTLED,
-        )
-        return self._open(report, tool_call_id is not None)
+        fields = settle({"name": name, "title": title or name, **fields})
+        if meta is not EMPTY or notes is not EMPTY or "status" in fields:
+            meta = patched(EMPTY, settle_meta(meta))
+            if notes:
+                meta = {**meta, NOTES: {**(meta.get(NOTES) or EMPTY), **settle_notes(notes)}}
+            meta = reasoned(meta, fields.get("status", ToolCallStatus.PENDING))
+        own = self._new_id() if tool_call_id is None else check_id(tool_call_id)
+        report = ToolCallReport(own, meta=meta, extra=SETTLED, **fields)
+        return self._open(report, foreign=tool_call_id is not None)
 
     def update(
         self,
@@ -222,18 +173,14 @@ class Ledger:
         """
         if reason is not None:
             notes = {**(notes or EMPTY), "reason": to_reason(reason).value}
-        if fields:
-            settle(fields)
         if status is not None:
-            fields["status"] = status if type(status) is ToolCallStatus else to_status(status)
+            fields["status"] = status
         if meta is not None:
             meta = settle_meta(meta)
         if notes is not None:
             notes = settle_notes(notes)
-        report = self._calls.get(self._aliases.get(key, key)) if type(key) is str else None
-        if type(report) is not ToolCallReport or report.status.is_final:
-            report = self._find_live(key)
-        return self._commit(report.changed(fields, meta, notes), bool(meta or notes))
+        report = self._find_live(key).changed(settle(fields), meta, notes)
+        return self._commit(report, bool(meta or notes))
 
     def add(self, fields: dict[str, Any]) -> ToolCallReport:
         """Announce a call of our own, like `open`, by fields that are checked already. Takes ownership."""
@@ -250,17 +197,12 @@ class Ledger:
         if self._calls.get(report.tool_call_id) is not report:
             report = self._find_live(report.tool_call_id)
         changed = report.changed(fields, meta, notes)
-        if meta or (notes and not LINKS.isdisjoint(notes)):
+        if meta or (notes and "alias" in notes):
             return self._commit(changed, relink=True)
         self._calls[report.tool_call_id] = changed
         if changed.status.is_final:
             self._end(report.tool_call_id)
         return changed
-
-    def append(self, key: str, *items: ContentLike) -> ToolCallReport:
-        """Add items to what a call shows."""
-        report = self._find_live(key)
-        return self._commit(report.changed({"content": (*report.content, *to_items(items))}), False)
 
     def apply(self, event: Event) -> ToolCallReport | TerminalState:
         """Fold any event. Return the call's new report, or the terminal's state."""
@@ -309,14 +251,12 @@ class Ledger:
     def _open(self, report: ToolCallReport, foreign: bool) -> ToolCallReport:
         tool_call_id, names = report.tool_call_id, self._names
         if not foreign:
-            if not names.last_own:
-                names.first_own = tool_call_id
-            names.last_own = tool_call_id
+            names.use(tool_call_id)
         else:
+            names.use_foreign()
             if names.is_used(tool_call_id):
                 report = self._rename(report)
                 tool_call_id = report.tool_call_id
-            names.use(tool_call_id)
         self._calls[tool_call_id] = report
         self.counts.opened += 1
         if report.meta:
@@ -354,41 +294,6 @@ class Ledger:
         self._names.rename(old, new)
         meta = {**report.meta, NOTES: {"alias": old, **report.notes}}
         return replace(report, tool_call_id=new, meta=meta).owned()
-
-    def _notes(
-        self,
-        notes: JsonObject,
-        alias: str | None,
-        parent: str | None,
-        depends_on: Sequence[str],
-        batch: str | None,
-    ) -> JsonObject:
-        notes = dict(settle_notes(notes))
-        if alias is not None:
-            notes["alias"] = check_id(alias, "alias")
-        if parent is not None:
-            notes["parentId"] = self._known(parent, "parent")
-        if isinstance(depends_on, str):
-            raise InvalidId(f"depends_on: expected a list of ids, got the text {depends_on!r}")
-        if depends_on:
-            notes["dependsOn"] = [self._known(key, "dependency") for key in depends_on]
-        if batch is not None:
-            notes["batchId"] = check_id(batch, "batch id")
-        return notes
-
-    def _opening_meta(
-        self, meta: JsonObject, notes: JsonObject, status: ToolCallStatus
-    ) -> JsonObject:
-        settled = patched(EMPTY, settle_meta(meta))
-        if notes:
-            settled = {**settled, NOTES: {**(settled.get(NOTES) or EMPTY), **notes}}
-        return reasoned(settled, status)
-
-    def _known(self, key: str, role: str) -> str:
-        found = self.get(key)
-        if found is None:
-            raise CorrelationError(key, self.session_id, role=role)
-        return found.tool_call_id
 
     def _terminal_of(self, terminal_id: str) -> TerminalState:
         state = self._terminals.get(terminal_id)
