@@ -361,27 +361,6 @@ def test_nothing_is_left_behind_if_the_disk_is_full(
     assert names(tmp_path) == ["a.txt"]
 
 
-def test_what_a_killed_process_left_is_removed_and_what_is_being_written_is_not(
-    tmp_path: Path,
-) -> None:
-    left = tmp_path / ".callsheet-0123456789abcdef.tmp"
-    left.write_text("half")
-    similar = tmp_path / ".callsheet-notes.tmp"
-    similar.write_text("mine")
-    seen: list[str] = []
-
-    def inner() -> None:
-        atomic._swept.clear()
-        replace_file(tmp_path / "b.txt", b"b", None, lambda: None)
-        seen.extend(names(tmp_path))
-
-    atomic._swept.clear()
-    replace_file(tmp_path / "a.txt", b"a", None, inner)
-    assert left.name not in seen
-    assert len([name for name in seen if name.startswith(".callsheet-")]) == 2
-    assert names(tmp_path) == [similar.name, "a.txt", "b.txt"]
-
-
 # Cancelling
 
 

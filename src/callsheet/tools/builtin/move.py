@@ -2,13 +2,12 @@
 
 The destination is the new path, even where `mv` would move into an existing directory, so that exactly the
 change that was requested and approved is made. Missing directories above it are created. A link is moved, not
-its target. Between file systems, the copy at the destination is complete before the source is removed.
+its target. A move is one rename, so nothing is ever half moved; to another file system there is none.
 """
 
 from __future__ import annotations
 
 import errno
-import secrets
 import stat
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from callsheet.tools.errors import (
     ToolError,
 )
 from callsheet.tools.fs.dirfd import DirectoryEntry, parent_of, remove_made
-from callsheet.tools.fs.trees import Removal, TreeCopy, rename_new
+from callsheet.tools.fs.trees import rename_new
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
@@ -42,19 +41,13 @@ def move(call: Call, source: Entry, destination: Entry) -> ToolResult:
     facts: JsonObject = {"source": str(source), "destination": str(destination)}
     made: list[Path] = []
     try:
-        left = _moved(call, source, destination, made)
+        _move(call, source, destination, made)
     except BaseException as exc:
         remove_made(made)
         if isinstance(exc, ToolError):
             exc.metadata |= facts
         raise
     call.files.forget(source)
-    if left:
-        raise ExecutionFailed(
-            f"{destination} is complete, but some of the source was changed meanwhile or can't be removed, "
-            f"and is still in {source.parent}: {', '.join(path for path, _ in left)}",
-            **facts,
-        )
     shown = f"{call.workspace.show(source)} → {call.workspace.show(destination)}"
     return call.success(f"Moved {shown}").with_all_metadata(facts)
 
@@ -69,8 +62,7 @@ def _check(source: Path, destination: Path, workspace: Workspace) -> None:
         raise InvalidArguments(f"destination: {destination} is inside the source, {source}")
 
 
-def _moved(call: Call, source: Path, destination: Path, made: list[Path]) -> list[tuple[str, str]]:
-    """Move an entry, and return what is left of it, and why."""
+def _move(call: Call, source: Path, destination: Path, made: list[Path]) -> None:
     with parent_of(source) as old:
         if old.stat() is None:
             raise NotFound(f"source: {source} does not exist")
@@ -84,25 +76,10 @@ def _moved(call: Call, source: Path, destination: Path, made: list[Path]) -> lis
             except OSError as exc:
                 if exc.errno != errno.EXDEV:
                     raise OSError(exc.errno, exc.strerror, str(source)) from None
-                try:
-                    return _move_across(call, old, new)
-                except FileExistsError:
-                    raise _exists(call, source, destination, new) from None
-    return []
-
-
-def _move_across(call: Call, old: DirectoryEntry, new: DirectoryEntry) -> list[tuple[str, str]]:
-    """Move to another file system: copy beside the destination, rename, remove the source."""
-    beside = f".callsheet-{secrets.token_hex(8)}"
-    copy = TreeCopy(lambda: call.has_ended)
-    try:
-        copy.copy(*old, new.directory, beside)
-        rename_new(new.directory, beside, *new)
-    finally:
-        Removal().remove(new.directory, beside)  # it is gone already if all went well
-    removal = Removal(known=copy.known)
-    removal.remove(*old)
-    return removal.left
+                raise ExecutionFailed(
+                    f"destination: {destination} is on another file system, to which nothing can be renamed; "
+                    "copy it with bash (cp -a), and delete the source then"
+                ) from None
 
 
 def _exists(call: Call, source: Path, destination: Path, new: DirectoryEntry) -> ExecutionFailed:

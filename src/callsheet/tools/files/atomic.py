@@ -5,9 +5,6 @@ attributes of the old file, is flushed to disk, and is renamed over it. Immediat
 file must be unchanged since it was read. A new file is hard-linked to its name instead, which fails if
 another process has created that name in the meantime.
 
-The writer holds a lock on the temporary file. If a process is killed while it writes, the file remains but
-its lock is released; the next process that writes in the same directory removes it.
-
 A thread can't be stopped from outside, and an abandoned one could change a file when nobody expects it. So
 a cancelled write is not abandoned: `run_to_end` sets a flag, and waits for the thread, which either stops
 before it changes the file or reports that it was too late.
@@ -16,30 +13,20 @@ before it changes the file or reports that it was too late.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
-import re
 import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
-from threading import Event, Lock
+from threading import Event
 
 from callsheet.tools.errors import Cancelled, ExecutionFailed
-from callsheet.tools.fs.dirfd import LIST, NO_LINK, READ, DirectoryEntry, parent_of
-from callsheet.tools.fs.trees import copy_extended_attributes, write_all
+from callsheet.tools.fs.dirfd import NO_LINK, READ, DirectoryEntry, parent_of
 from callsheet.tools.invocation import in_thread
 from callsheet.tools.result import ToolResult
 
-_TEMPORARY = re.compile(r"\.callsheet-[0-9a-f]{16}\.tmp")
-"""Names of temporary files. They begin with a dot, because most tools ignore such files."""
-
-_TRIES = 8
-_MAX_SWEPT = 4096
-
-_swept: dict[tuple[int, int], None] = {}
-_swept_lock = Lock()
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK
 
 
 async def run_to_end(work: Callable[[Callable[[], None]], ToolResult]) -> ToolResult:
@@ -86,10 +73,15 @@ def replace_file(
         OSError: The system refuses.
     """
     with parent_of(path, [] if old is None else None) as entry:
-        _sweep(entry.directory)
-        temporary, handle = _make_temporary(entry, 0o666 if old is None else 0o600)
+        temporary = (
+            f".callsheet-{token_hex(8)}.tmp"  # most tools ignore names that begin with a dot
+        )
+        mode = 0o666 if old is None else 0o600
+        handle = os.open(temporary, _NEW, mode, dir_fd=entry.directory)
         try:
-            write_all(handle, data)
+            view = memoryview(data)
+            while view:
+                view = view[os.write(handle, view) :]
             if old is not None:
                 _copy_attributes(handle, entry, old)
             os.fsync(handle)
@@ -120,20 +112,6 @@ def _check_same(entry: DirectoryEntry, old: os.stat_result, path: Path) -> None:
 
 def _state(found: os.stat_result) -> tuple[int, ...]:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-
-
-def _make_temporary(entry: DirectoryEntry, mode: int) -> tuple[str, int]:
-    """Create and lock the temporary file; retry if another process removes it before it is locked."""
-    for _ in range(_TRIES):
-        name = f".callsheet-{token_hex(8)}.tmp"
-        flags = NO_LINK | os.O_RDWR | os.O_CREAT | os.O_EXCL
-        handle = os.open(name, flags, mode, dir_fd=entry.directory)
-        with suppress(OSError):  # a file system without locks, where nothing is swept either
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        if os.fstat(handle).st_nlink:  # no other process has swept it before it was locked
-            return name, handle
-        os.close(handle)
-    raise ExecutionFailed(f"{entry.name}: files that are being written there vanish")
 
 
 def _link(temporary: str, entry: DirectoryEntry, path: Path) -> None:
@@ -180,44 +158,12 @@ def _copy_attributes(handle: int, entry: DirectoryEntry, old: os.stat_result) ->
             with suppress(OSError):
                 os.fchown(handle, -1, old.st_gid)
     os.fchmod(handle, mode)
-    with suppress(OSError):  # a file that may be written but not read
+    # A file may be written but not read, and not every system and file system has extended attributes.
+    with suppress(OSError, AttributeError):
         source = os.open(entry.name, READ, dir_fd=entry.directory)
         try:
-            copy_extended_attributes(source, handle)
+            for name in os.listxattr(source):
+                with suppress(OSError):
+                    os.setxattr(handle, name, os.getxattr(source, name))
         finally:
             os.close(source)
-
-
-# What killed processes left
-
-
-def _sweep(directory: int) -> None:
-    """Remove leftover temporary files in a directory, once per directory and process."""
-    found = os.fstat(directory)
-    key = (found.st_dev, found.st_ino)
-    with _swept_lock:
-        if key in _swept:
-            return
-        _swept[key] = None
-        if len(_swept) > _MAX_SWEPT:
-            del _swept[next(iter(_swept))]
-    with suppress(OSError):
-        listing = os.open(".", LIST | NO_LINK, dir_fd=directory)
-        try:
-            with os.scandir(listing) as entries:
-                names = [entry.name for entry in entries if _TEMPORARY.fullmatch(entry.name)]
-        finally:
-            os.close(listing)
-        for name in names:
-            _remove_left_over(name, directory)
-
-
-def _remove_left_over(name: str, directory: int) -> None:
-    """Remove a temporary file that no process has locked."""
-    with suppress(OSError):
-        handle = os.open(name, READ, dir_fd=directory)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.unlink(name, dir_fd=directory)
-        finally:
-            os.close(handle)
