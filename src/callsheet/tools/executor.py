@@ -355,7 +355,12 @@ class Executor:
                     beyond.append((text, path))
                 return path
 
-            values[name] = resolve_paths(values[name], given.get(name), place)
+            # A path as it was written may have dots that `Path` leaves out, and that matter behind a link.
+            text = given.get(name)
+            if isinstance(values[name], Path) and isinstance(text, str):
+                values[name] = place(text)
+            else:
+                values[name] = resolve_paths(values[name], place)
         return found, beyond
 
     def _outcome(self, run: Run) -> tuple[ToolResult, ToolError | None]:

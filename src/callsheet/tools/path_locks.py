@@ -48,6 +48,7 @@ class PathLocks:
 
     def __init__(self) -> None:
         self._held: dict[PathClaim, None] = {}
+        self._writing: dict[PathClaim, None] = {}
         self._waiting: list[PathClaim] = []
 
     @asynccontextmanager
@@ -86,7 +87,7 @@ class PathLocks:
         except asyncio.CancelledError:
             if claim in self._waiting:
                 self._waiting.remove(claim)
-                self._grant_waiting()
+                self._grant_waiting(claim)
             else:  # it was granted just before the cancellation
                 self._release(claim)
             raise
@@ -96,21 +97,24 @@ class PathLocks:
 
         A nested claim does not wait for those of its outer calls, nor for those that queue for them.
         """
-        if any(claim.meets(held) for held in self._held if held not in claim.outer):
+        rivals = self._held if claim.writes else self._writing  # thousands may read at once
+        if any(claim.meets(held) for held in rivals if held not in claim.outer):
             return False
         return bool(claim.outer) or not any(map(claim.meets, ahead))
 
     def _grant(self, claim: PathClaim) -> None:
         claim.is_held = True
         self._held[claim] = None
+        if claim.writes:
+            self._writing[claim] = None
         if claim.granted is not None and not claim.granted.done():
             claim.granted.set_result(None)
 
-    def _grant_waiting(self) -> None:
-        """Grant what can be granted, in order. A waiting claim blocks later ones on its paths."""
+    def _grant_waiting(self, gone: PathClaim) -> None:
+        """Grant what waited for a claim, in order. A waiting claim blocks later ones on its paths."""
         waiting, self._waiting = self._waiting, []
         for claim in waiting:
-            if self._is_free(claim, self._waiting):
+            if claim.meets(gone) and self._is_free(claim, self._waiting):
                 self._grant(claim)
             else:
                 self._waiting.append(claim)
@@ -118,7 +122,8 @@ class PathLocks:
     def _release(self, claim: PathClaim) -> None:
         claim.is_held = False
         del self._held[claim]
-        self._grant_waiting()
+        self._writing.pop(claim, None)
+        self._grant_waiting(claim)
 
     def _is_circular(self, claim: PathClaim) -> bool:
         """Return whether a claim would wait for one that can't be released before it: a deadlock."""

@@ -22,7 +22,7 @@ from msgspec import NODEFAULT, Meta
 
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonObject, is_list, is_object
-from callsheet.tools.workspace import path_in
+from callsheet.tools.workspace import ENTRY, check_path
 
 _SECTION = re.compile(
     r"(?:(Args|Arguments|Parameters|Params)|Returns?|Yields?|Raises|Examples?|Notes?|Warnings?"
@@ -114,20 +114,25 @@ def read_signature(function: Callable[..., Any], name: str, doc: Doc) -> Paramet
     hints = _hints(function, name)
     given = list(inspect.signature(function).parameters.values())
     takes_call = bool(given) and _is_call(given[0], hints)
-    fields: list[Any] = []
-    paths: list[PathArgument] = []
-    for parameter in given[takes_call:]:
-        fields.append(_field(parameter, hints, name, doc))
-        entry = path_in(hints.get(parameter.name))
-        if entry is not None:
-            paths.append(PathArgument(parameter.name, entry))
+    fields = [_field(parameter, hints, name, doc) for parameter in given[takes_call:]]
     struct = msgspec.defstruct(
         f"{name}_arguments", fields, kw_only=True, forbid_unknown_fields=True
     )
     schema = _schema_of(struct, name)
+    paths: list[PathArgument] = []
     for parameter in given[takes_call:]:
         _add_default(schema["properties"][parameter.name], parameter.default)
+        hint = hints[parameter.name]
+        if _has_path(hint):
+            paths.append(PathArgument(parameter.name, ENTRY in get_args(hint)))
     return Parameters(schema, _converter(struct), tuple(paths), takes_call)
+
+
+def _has_path(hint: Any) -> bool:
+    """Return whether a hint has a `Path` somewhere, or a pydantic model, which may have one."""
+    hook = _SchemaHook()
+    msgspec.json.schema(hint, schema_hook=hook)
+    return hook.is_used
 
 
 def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
@@ -222,9 +227,11 @@ class _SchemaHook:
 
     def __init__(self) -> None:
         self.parts: JsonObject = {}
+        self.is_used: bool = False
         self._kinds: list[type] = []
 
     def __call__(self, kind: type) -> JsonObject:
+        self.is_used = True
         if kind is Path:
             return {"type": "string"}
         make = getattr(kind, "model_json_schema", None)
@@ -272,5 +279,6 @@ def _encode_hook(value: Any) -> Any:
 
 def _decode_hook(kind: type, value: Any) -> Any:
     if kind is Path:
+        check_path(value)
         return Path(value)
     return kind.model_validate(value)  # type: ignore[attr-defined]

@@ -1,26 +1,24 @@
 """Own the workspace: the session's directory and its additional ones, with all links resolved.
 
-`Workspace` resolves paths and checks whether they are inside. `path_in` and `resolve_paths` find the paths in
-a tool's arguments by their type hints, also in lists, dicts and structs, and replace them by resolved ones.
+`Workspace` resolves paths and checks whether they are inside. `resolve_paths` replaces the paths in a tool's
+argument by resolved ones, also in lists, dicts and structs.
 `FileMemory` stores the states in which this session's tools have seen files, so that changes that others have
 made since are not overwritten.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from hashlib import blake2b
-from itertools import repeat
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, Any, NamedTuple, TypeAlias, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from callsheet.report.json import is_list, is_object
 from callsheet.tools.errors import ExecutionFailed, InvalidArguments, NotPermitted
 
 MAX_PATH = 4096
@@ -67,7 +65,7 @@ class Workspace:
     def find(self, text: str | os.PathLike[str], *, entry: bool = False) -> Path:
         """Return the resolved path, also if it is outside the workspace (see `resolve`)."""
         given = os.fspath(text)
-        _check(given)
+        check_path(given)
         joined = os.path.join(self.cwd, given)  # noqa: PTH118 - pathlib would take out the dots
         try:
             if not entry:
@@ -125,19 +123,10 @@ def outside(text: str | os.PathLike[str], path: Path, workspace: Workspace) -> N
     return NotPermitted(f"{_short(given)}{leads} is outside the workspace ({roots})")
 
 
-class _Stamp(NamedTuple):
-    """The state of a file on the disk; it differs if the file has changed."""
-
-    mtime_ns: int
-    size: int
-    inode: int
-    device: int
-
-
 class _Seen(NamedTuple):
     """A file as it was seen. By its text, if somebody may hold a text of it that is not saved."""
 
-    stamp: _Stamp | None
+    stamp: tuple[int, ...] | None
     digest: bytes | None
 
 
@@ -209,8 +198,9 @@ class FileMemory:
         return blake2b(plain, digest_size=16).digest()
 
 
-def _stamp(found: os.stat_result) -> _Stamp:
-    return _Stamp(found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev)
+def _stamp(found: os.stat_result) -> tuple[int, ...]:
+    """Return the state of a file on the disk; it differs if the file has changed."""
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
 
 
 def _real(path: str) -> Path:
@@ -231,7 +221,8 @@ def _real(path: str) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _check(text: str) -> None:
+def check_path(text: str) -> None:
+    """Raise `InvalidArguments` if a text can't be a path."""
     if "\0" in text:
         raise InvalidArguments("path: a NUL character can't be part of a path")
     if not text:
@@ -252,78 +243,31 @@ def _short(text: str) -> str:
     return text if len(text) <= 200 else f"{text[:120]}…{text[-60:]}"
 
 
-def path_in(hint: Any, seen: frozenset[Any] = frozenset()) -> bool | None:
-    """Return whether a hint has a `Path` somewhere: None if not, else whether the entry itself is meant."""
-    entry = False
-    while get_origin(hint) is Annotated:
-        entry = entry or ENTRY in get_args(hint)
-        hint = get_args(hint)[0]
-    if hint is Path:
-        return entry
-    inner = list(get_args(hint))
-    if isinstance(hint, type) and hint not in seen and _fields(hint):
-        seen |= {hint}
-        inner += _hints(hint)
-    found = [one for one in (path_in(one, seen) for one in inner) if one is not None]
-    return entry or any(found) if found else None
-
-
-def resolve_paths(value: Any, given: Any, resolve: Callable[[str], Path]) -> Any:
-    """Return a value with each path in it resolved.
-
-    Args:
-        value: An argument of a tool.
-        given: The JSON that it was made from, which has the paths as they were written.
-        resolve: Returns the real path of a text.
-    """
+def resolve_paths(value: Any, resolve: Callable[[str], Path]) -> Any:
+    """Return a value with each path in it resolved. What it shares with other values is not changed."""
     if isinstance(value, Path):
-        return resolve(given if isinstance(given, str) else str(value))
-    if isinstance(value, (list, tuple)):
-        items = cast("list[Any] | tuple[Any, ...]", value)
-        texts = given if is_list(given) else repeat(None)
-        found = [
-            resolve_paths(item, text, resolve) for item, text in zip(items, texts, strict=False)
-        ]
-        return found if isinstance(value, list) else tuple(found)
-    if isinstance(value, (set, frozenset)):
-        members = cast("set[Any]", value)
-        return type(members)(resolve_paths(item, None, resolve) for item in members)
-    texts = given if is_object(given) else {}
+        return resolve(str(value))
     if isinstance(value, Mapping):
         pairs = cast("Mapping[Any, Any]", value).items()
-        return {key: resolve_paths(item, texts.get(key), resolve) for key, item in pairs}
-    names = _fields(cast("type[Any]", type(value)))
-    if not names:
-        return value
-    changed: dict[str, Any] = {}
-    for name in names:
+        return {key: resolve_paths(item, resolve) for key, item in pairs}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        items = [resolve_paths(item, resolve) for item in cast("Sequence[Any]", value)]
+        kind = cast("Any", type(cast("object", value)))
+        return getattr(kind, "_make", kind)(items)  # a named tuple takes no list
+    changed = value
+    for name in _field_names(cast("type[Any]", type(value))):
         old = getattr(value, name)
-        new = resolve_paths(old, texts.get(name), resolve)
-        if new is not old and new != old:
-            changed[name] = new
-    return _replaced(value, changed) if changed else value
+        new = resolve_paths(old, resolve)
+        if new != old:
+            changed = copy(value) if changed is value else changed
+            is_struct = isinstance(value, msgspec.Struct)
+            # They set a field even of what is frozen.
+            set_field = msgspec.structs.force_setattr if is_struct else object.__setattr__
+            set_field(changed, name, new)
+    return changed
 
 
-def _fields(kind: type[Any]) -> tuple[str, ...]:
-    """Return the names of the fields of a struct, a dataclass, a pydantic model or a TypedDict."""
-    if issubclass(kind, msgspec.Struct):
-        return kind.__struct_fields__
-    if dataclasses.is_dataclass(kind):
-        return tuple(field.name for field in dataclasses.fields(kind) if field.init)
-    own = getattr(kind, "model_fields", None) or getattr(kind, "__required_keys__", None)
-    return tuple(own or getattr(kind, "__optional_keys__", ()))
-
-
-def _hints(kind: type[Any]) -> list[Any]:
-    try:
-        return list(get_type_hints(kind, include_extras=True).values())
-    except (NameError, TypeError):
-        return []
-
-
-def _replaced(value: Any, changed: dict[str, Any]) -> Any:
-    if isinstance(value, msgspec.Struct):
-        return msgspec.structs.replace(value, **changed)
-    if dataclasses.is_dataclass(value):
-        return dataclasses.replace(cast("Any", value), **changed)
-    return value.model_copy(update=changed)
+def _field_names(kind: type[Any]) -> tuple[str, ...]:
+    """Return the names of the fields of a struct, a dataclass or a pydantic model."""
+    attributes = ("__struct_fields__", "__dataclass_fields__", "model_fields")
+    return tuple(next((found for name in attributes if (found := getattr(kind, name, ()))), ()))
