@@ -27,11 +27,12 @@ from msgspec.structs import replace
 
 from callsheet.history import sqlite_file
 from callsheet.history.codec import Codec, as_json_bytes
-from callsheet.history.pending import BATCH_ROWS, Rows
 from callsheet.history.rows import Query, RowBatch, SessionRow
 from callsheet.history.sink import WaitingCall
+from callsheet.history.spool import Rows
 from callsheet.history.sqlite import SqliteDatabase
 from callsheet.history.store import Store
+from callsheet.history.writer import BATCH_ROWS
 
 from . import mix
 from .table import Claim, Figures, Subject

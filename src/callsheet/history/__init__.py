@@ -43,25 +43,15 @@ __all__ = [
     "chosen_url", "default_file", "store_at",
 ]  # fmt: skip
 
-_PLACES = {
-    "store_errors": ("BadUrl", "HistoryError", "NotKept", "StoreDamaged", "StoreTooNew", "StoreUnavailable"),
-    "history": ("History",),
-    "writer": ("HistoryHealth",),
-    "sink": ("SessionLog",),
-    "url": ("chosen_url", "default_file", "store_at"),
-    "replay": ("Replay",),
-    "rows": (
-        "KEEP", "Head", "Pruned", "Query", "Retention", "Stats", "StoredCall", "StoredMessage",
-        "StoredSession", "ToolStats", "Vacuumed",
-    ),
-    "store": ("Store",),
-}  # fmt: skip
-_LAZY = {name: module for module, names in _PLACES.items() for name in names}
+_MODULES = ("store_errors", "rows", "url", "store", "replay", "history")
+"""Where these names are, those modules first that are imported quickly."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
-    globals()[name] = found
-    return found
+    if name in __all__:
+        for module in _MODULES:
+            found = import_module(f"{__name__}.{module}")
+            if hasattr(found, name):
+                globals()[name] = getattr(found, name)
+                return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -44,7 +44,6 @@ def call_row(
         at=at,
         updated_at=updated_at,
         duration_ms=float(duration) if isinstance(duration, (int, float)) else None,
-        is_open=not report.status.is_final,
         size=len(payload),
         payload=payload,
         key=key or call_id,

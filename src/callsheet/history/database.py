@@ -9,18 +9,13 @@ written in the SQL that both understand, with `?` for each value.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from functools import wraps
 from itertools import chain
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any
 
 from callsheet.history.codec import Codec
 from callsheet.history.rows import Fill
-from callsheet.history.store_errors import HistoryError
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 
 Values = Sequence[Any]
 IndexedCall = tuple[int, Sequence[str]]
@@ -166,38 +161,3 @@ class Database(ABC):
     @abstractmethod
     def vacuum(self) -> None:
         """Make the database as small as it can be."""
-
-
-class HasDatabase(Protocol):
-    """A store, as far as `guarded` is concerned."""
-
-    @property
-    def db(self) -> Database:
-        """The connection, made anew if it was lost."""
-        ...
-
-
-_S = TypeVar("_S", bound=HasDatabase)
-
-
-def guarded(
-    method: Callable[Concatenate[_S, _P], _T],
-) -> Callable[Concatenate[_S, _P], _T]:
-    """Make a method of a store raise our errors, and try it again if the connection turns out to be lost."""
-
-    @wraps(method)
-    def run(store: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        for is_last in (False, True):
-            db = store.db
-            try:
-                return method(store, *args, **kwargs)
-            except HistoryError:
-                raise
-            except Exception as exc:
-                # A method is one transaction, so it can be tried again with another connection. But nobody
-                # waits twice for a server that does not answer.
-                if is_last or db.is_open or isinstance(exc, TimeoutError):
-                    raise db.error(exc) from exc
-        raise AssertionError
-
-    return run

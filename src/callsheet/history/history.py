@@ -1,6 +1,6 @@
 """The history of one process: a thread that writes what sessions report, in batches and in order.
 
-Reporting never waits for the store: `put` adds an entry to a dict (see `pending`). The thread encodes the
+Reporting never waits for the store: `put` adds an entry to a dict (see `Writer.put`). The thread encodes the
 waiting entries and writes them in batches (see `writer`). `flush` returns when everything that was put
 before is durable: in the store, or, if that takes too long, in a local spool.
 
@@ -110,7 +110,7 @@ class History:
     @property
     def lock(self) -> threading.RLock:
         """The lock that is held while an entry is put."""
-        return self._writer.pending.lock
+        return self._writer.lock
 
     def session(
         self,
@@ -149,10 +149,10 @@ class History:
         """
         with self.lock:
             if self._is_closed:
-                self._writer.pending.put_count += 1
+                self._writer.put_count += 1
                 self.health.lost += 1
                 return
-            self._writer.pending.put(key, item, session)
+            self._writer.put(key, item, session)
             if self._is_awake:
                 return
             self._is_awake = True
@@ -172,7 +172,7 @@ class History:
         Returns:
             Whether everything so far is durable.
         """
-        mark = self._writer.pending.put_count
+        mark = self._writer.put_count
         done = asyncio.wrap_future(self._flushed())
         await asyncio.wait({done}, timeout=min(SOON, timeout))
         if self._is_durable(mark):
@@ -187,7 +187,7 @@ class History:
 
     def wait(self, until: float) -> bool:
         """Wait as `flush` does, but without an event loop, until a time of `time.monotonic`."""
-        mark, done = self._writer.pending.put_count, self._flushed()
+        mark, done = self._writer.put_count, self._flushed()
         wait({done}, max(0.0, min(SOON, until - time.monotonic())))
         if not self._is_durable(mark):
             self._spool()
@@ -195,7 +195,7 @@ class History:
 
     def _flushed(self) -> Future[None]:
         """Return a future that is done when the entries so far are written, or the store fails."""
-        is_durable = self._is_durable(self._writer.pending.put_count)
+        is_durable = self._is_durable(self._writer.put_count)
         done = None if is_durable else self._submit(lambda: None)
         if done is None or self.health.problem is not None:
             done = Future[None]()
@@ -203,7 +203,7 @@ class History:
         return done
 
     def _is_durable(self, mark: int) -> bool:
-        return self._writer.pending.durable >= mark
+        return self._writer.durable >= mark
 
     def _spool(self) -> None:
         if not self._is_closed:
@@ -321,7 +321,7 @@ class History:
             is_written = self._writer.write()
             for job in jobs:
                 job()
-            if self._is_closing and not (is_written and self._writer.pending.has_entries):
+            if self._is_closing and not (is_written and self._writer.entries):
                 break
             pause = RETRY if is_written else min(2 * pause, RETRY_MOST)
         with self.lock:

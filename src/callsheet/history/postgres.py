@@ -61,20 +61,6 @@ SELECT set_config('search_path', 'callsheet', false), set_config('tcp_keepalives
             THEN set_config('synchronous_commit', 'on', false) END
 """
 
-_MESSAGES = {
-    "28P01": "the password is wrong",
-    "28000": "the server does not let this user in",
-    "3D000": "there is no such database",
-    "53300": "the server has no connection free",
-    "53100": "the server's disk is full",
-    "42501": "the user may not do this",
-    "25006": "the server takes no writes",
-    "57P03": "the server is just starting or stopping",
-    "57P01": "the server was stopped",
-    "42P01": "a table of the history is missing",
-    "3F000": "the history's schema is missing",
-}
-
 # Tables
 
 LOCK = 0x63616C6C73680001
@@ -170,7 +156,10 @@ def _numbered(sql: str) -> str:
 
 
 class PostgresDatabase(Database):
-    """A connection to a server. A writer holds an advisory lock for as long as its connection lives."""
+    """A connection to a server. A writer holds an advisory lock while it lives.
+
+    See `Database` for its methods.
+    """
 
     for_update: str = " FOR UPDATE"
     for_share: str = " FOR KEY SHARE"
@@ -190,11 +179,9 @@ class PostgresDatabase(Database):
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection, as far as is known."""
         return self._raw is not None and not self._raw.is_closed()
 
     def connect(self, *, write: bool) -> list[str]:
-        """Connect, and make or migrate the tables."""
         self._drop()
         try:
             driver = import_module("asyncpg")
@@ -280,7 +267,6 @@ class PostgresDatabase(Database):
             self._loop.call_soon_threadsafe(raw.terminate)
 
     def close(self) -> None:
-        """Close the connection."""
         if self.is_open:
             with suppress(Exception):
                 self._wait(self._raw.close(timeout=CONNECT))
@@ -293,11 +279,9 @@ class PostgresDatabase(Database):
     # Statements
 
     def fetch(self, sql: str, *values: Any) -> Sequence[Values]:
-        """Run a statement, and return its rows."""
         return self._wait(self._opened.fetch(_numbered(sql), *values, timeout=self._timeout))
 
     def execute_many(self, sql: str, rows: Sequence[Values]) -> None:
-        """Run a statement once with each of these rows of values."""
         if rows:
             self._wait(self._opened.executemany(_numbered(sql), rows, timeout=self._timeout))
 
@@ -314,17 +298,14 @@ class PostgresDatabase(Database):
     # Errors
 
     def error(self, exc: Exception) -> Exception:
-        """Return our error for one of the server, the network or the driver."""
         state = getattr(exc, "sqlstate", None) or ""
         if isinstance(exc, HistoryError) or not _is_servers(exc):
             return exc
         if state == "23505" or state[:2] == "22":  # a value is at fault
-            return HistoryError(self._message(exc, state))
-        return StoreUnavailable(self._message(exc, state))
+            return HistoryError(self._message(exc))
+        return StoreUnavailable(self._message(exc))
 
-    def _message(self, exc: Exception, state: str) -> str:
-        if state in _MESSAGES:
-            return f"{self.url}: {_MESSAGES[state]} ({self._plain(exc)})."
+    def _message(self, exc: Exception) -> str:
         if isinstance(exc, TimeoutError):
             return f"{self.url} does not answer."
         if isinstance(exc, OSError):
@@ -343,22 +324,18 @@ class PostgresDatabase(Database):
     # Writers
 
     def hold(self, writer: str) -> None:
-        """Hold the lock of this writer."""
         # An earlier connection of ours that the server has not yet dropped may still hold it.
         if not self._has_lock:
             self._has_lock = self.fetch_value("SELECT pg_try_advisory_lock(?)", _lock_of(writer))
 
     def is_gone(self, writer: str) -> bool:
-        """Return whether a writer is gone. If so, hold its lock until the transaction ends."""
+        # Hold its lock until the transaction ends.
         return self.fetch_value("SELECT pg_try_advisory_xact_lock(?)", _lock_of(writer))
 
     # The index of words
 
     def match(self, phrases: list[list[str]]) -> tuple[str, list[tuple[str, Values]]]:
-        """Return what to join to calls, and conditions, for a search.
-
-        The index knows which words there are. Their order is looked up in the texts, for phrases of several.
-        """
+        # The index knows which words there are. For phrases, their order is looked up in the texts.
         words = [f"'{word}'" for phrase in phrases for word in phrase]
         terms: list[tuple[str, Values]] = [
             ("t.words @@ ?::text::tsquery", [" & ".join(words) + ":*"])
@@ -370,7 +347,6 @@ class PostgresDatabase(Database):
         return " JOIN calls_text t ON t.seq = c.seq", terms
 
     def add_words(self, calls: Sequence[IndexedCall]) -> None:
-        """Add calls to the index of words, or replace what it has of them."""
         self.execute_many(
             "INSERT INTO calls_text VALUES (?, array_to_tsvector(?::text[]), ?) "
             "ON CONFLICT (seq) DO UPDATE SET words = excluded.words, texts = excluded.texts",
@@ -385,20 +361,15 @@ class PostgresDatabase(Database):
         )
 
     def remove_words(self, calls: Sequence[IndexedCall]) -> None:
-        """Remove calls from the index of words."""
         self.fetch_in("DELETE FROM calls_text WHERE seq IN ({})", [seq for seq, _ in calls])
 
     # Space
 
     def disk_bytes(self) -> int:
-        """Return what the tables take on the disk."""
         return self.fetch_value(_BYTES)
 
     def fill(self, limit: int) -> Fill:
-        """Return how many bytes are in use, and how many calls go for it to be so many.
-
-        Tables do not become smaller by what is removed, so what is in use is counted: if it may be too much.
-        """
+        # Tables do not become smaller by what is removed, so what is in use is counted.
         calls = used = 0
         if self.disk_bytes() > limit:
             for table in _SIZED:
@@ -410,7 +381,7 @@ class PostgresDatabase(Database):
         return Fill(used, 0, max(1, int(calls * (used - limit) / used)))
 
     def release(self, *, has_removed: bool) -> bool:
-        """When nothing more is removed, let new rows take the space. Where much is free, release it."""
+        # When nothing more is removed, new rows get the space. Where much is free, it is released.
         if has_removed or not self._has_removed:
             self._has_removed |= has_removed
             return False
@@ -425,7 +396,6 @@ class PostgresDatabase(Database):
         return False
 
     def vacuum(self) -> None:
-        """Rewrite the tables, as small as they can be."""
         self._script(f"VACUUM (FULL, ANALYZE) {_ALL}")
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from msgspec import ValidationError, convert
 
 from callsheet.history.call_records import column_text, renamed, run_of, unreadable
-from callsheet.history.database import Database, Values, guarded
+from callsheet.history.database import Database, Values
+from callsheet.history.retention import FIRST, index
 from callsheet.history.rows import (
     Fill,
     Head,
@@ -22,9 +24,13 @@ from callsheet.history.rows import (
     ToolStats,
 )
 from callsheet.history.search_text import phrases
-from callsheet.history.store_errors import StoreDamaged
+from callsheet.history.store_errors import HistoryError, StoreDamaged, StoreUnavailable
 from callsheet.report.json import is_object
 from callsheet.report.status import Reason
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_R = TypeVar("_R", bound="Reader")
 
 _HEAD = (
     "c.session_id, c.call_id, c.position, c.name, c.title, c.kind, c.status, c.reason, c.at, "
@@ -107,6 +113,29 @@ class Conditions:
             self._add("c.status <> 'completed' AND c.status = ?", status)
 
 
+def guarded(
+    method: Callable[Concatenate[_R, _P], _T],
+) -> Callable[Concatenate[_R, _P], _T]:
+    """Make a method of a store raise our errors, and try it again if the connection turns out to be lost."""
+
+    @wraps(method)
+    def run(reader: _R, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        for is_last in (False, True):
+            db = reader.db
+            try:
+                return method(reader, *args, **kwargs)
+            except HistoryError:
+                raise
+            except Exception as exc:
+                # A method is one transaction, so it can be tried again with another connection. But nobody
+                # waits twice for a server that does not answer.
+                if is_last or db.is_open or isinstance(exc, TimeoutError):
+                    raise db.error(exc) from exc
+        raise AssertionError
+
+    return run
+
+
 class Reader(ABC):
     """The part of a store that reads."""
 
@@ -115,9 +144,19 @@ class Reader(ABC):
     def db(self) -> Database:
         """The connection, made anew if it was lost."""
 
-    @abstractmethod
     def _index_for(self, query: Query) -> None:
         """Index what is not indexed yet, if a query is a search."""
+        if query.search is None:
+            return
+        after, last = None, FIRST
+        try:
+            while after != last:
+                after = last
+                last, _ = index(self.db, after, 200)
+        except Exception as exc:
+            # Who can't write searches what is indexed.
+            if not isinstance(self.db.error(exc), StoreUnavailable):
+                raise
 
     # Calls
 

@@ -21,6 +21,9 @@ from callsheet.history.search_text import search_fields
 from callsheet.history.store_errors import StoreDamaged
 from callsheet.report.terminal import CallRecord
 
+FIRST = -(1 << 62)
+"""Less than any `seq`."""
+
 _REMOVED = "seq, session_id, position, payload"
 
 # A clock may have been wrong for a while. So only what was written before all that is young is old; and what

@@ -34,8 +34,8 @@ class SessionRow(Struct, kw_only=True, gc=False):
     updated_at: float = 0.0
 
 
-class CallRow(Struct, kw_only=True, gc=False):
-    """A call. `size` is what its payload takes when it is not compressed."""
+class Head(Struct, kw_only=True, gc=False):
+    """What a list of calls shows. `size` is what the whole call takes when it is not compressed."""
 
     session_id: str
     call_id: str
@@ -48,8 +48,17 @@ class CallRow(Struct, kw_only=True, gc=False):
     at: float
     updated_at: float
     duration_ms: float | None
-    is_open: bool
     size: int
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the call has not ended."""
+        return self.status in ("pending", "in_progress", "paused")
+
+
+class CallRow(Head, kw_only=True, gc=False):
+    """A whole call."""
+
     payload: bytes
     key: str
 
@@ -83,28 +92,6 @@ class RowBatch(Struct):
 
 
 # What is read
-
-
-class Head(Struct, kw_only=True):
-    """What a list of calls shows: all but what the call has put in and out."""
-
-    session_id: str
-    call_id: str
-    position: int
-    name: str
-    title: str
-    kind: str
-    status: str
-    reason: str | None
-    at: float
-    updated_at: float
-    duration_ms: float | None
-    size: int
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the call has not ended."""
-        return self.status in ("pending", "in_progress", "paused")
 
 
 class StoredCall(Struct):

@@ -1,4 +1,4 @@
-"""The spool: a local file of batches, for when the store can't be written.
+"""Rows that wait to be written, and the spool: a local file of them, for when the store can't be written.
 
 Each process that needs a spool has a file of its own in the user's data directory, and holds a lock on it
 for as long as it lives. Batches are appended, each with its length and checksum, and are on the disk when
@@ -13,7 +13,7 @@ import fcntl
 import os
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -24,22 +24,85 @@ from zlib import crc32
 import msgspec
 
 from callsheet.history.migration import decode_batch
-from callsheet.history.pending import Rows
-from callsheet.history.rows import RowBatch
+from callsheet.history.rows import CallRow, MessageRow, RowBatch, SessionRow
 from callsheet.history.url import default_file
 
 MOST = 512 << 20
 """Bytes that one process may spool."""
 
-STALE = 600.0
-"""Seconds after which a file that has not got its name yet counts as left behind."""
+ATTEMPTS = 5
+"""How many files are made at most until one can be locked."""
 
 _ENDING = ".spool"
-_HALF = ".half"
 _OLD = (".left", ".taken")
 """Endings of the files that version 0.1.0 left: one batch, and nothing else."""
 
 _HEAD = struct.Struct(">II")
+
+ROW_BYTES = 500
+"""Bytes that a row takes in memory besides its payload, more or less."""
+
+Key = tuple[str, str]
+"""The session and the key of a row."""
+
+Row = CallRow | MessageRow
+
+
+class Rows:
+    """Rows that wait to be written, in order, and the sessions that they belong to."""
+
+    def __init__(self, batch: RowBatch | None = None) -> None:
+        self.sessions: dict[str, SessionRow] = {}
+        self.size: int = 0
+        self._rows: dict[Key, Row] = {}
+        if batch is not None:
+            self.sessions = {row.session_id: row for row in batch.sessions}
+            self.add((*batch.calls, *batch.messages))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Add rows. One with the key of an earlier one replaces it."""
+        for row in rows:
+            key = row.session_id, row.key
+            old = self._rows.get(key)
+            self.size += len(row.payload) + ROW_BYTES
+            if old is not None:
+                self.size -= len(old.payload) + ROW_BYTES
+            self._rows[key] = row
+
+    def batch(self, most: int = 1 << 62, size: int = 1 << 62) -> RowBatch:
+        """Return so many of the first rows, and all sessions, to be written at once."""
+        batch = RowBatch(sessions=list(self.sessions.values()))
+        for count, row in enumerate(self._rows.values(), 1):
+            (batch.calls if isinstance(row, CallRow) else batch.messages).append(row)  # pyright: ignore[reportArgumentType]
+            size -= len(row.payload)
+            if count >= most or size <= 0:
+                break
+        return batch
+
+    def remove(self, rows: Iterable[Row]) -> int:
+        """Remove rows, unless they have changed since. Return how many that were."""
+        count = 0
+        for row in rows:
+            key = row.session_id, row.key
+            if self._rows.get(key) is row:
+                del self._rows[key]
+                self.size -= len(row.payload) + ROW_BYTES
+                count += 1
+        return count
+
+    def remove_oldest(self, limit: int) -> int:
+        """Remove the oldest rows, until `limit` bytes are left at most. Return how many that were."""
+        before = len(self._rows)
+        while self._rows and self.size > limit:
+            self.remove([next(iter(self._rows.values()))])
+        return before - len(self._rows)
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self._rows, self.size, self.sessions = {}, 0, {}
 
 
 class SpoolFull(OSError):
@@ -51,7 +114,7 @@ class Spool:
 
     def __init__(self, url: str) -> None:
         self.file: Path | None = None
-        self.entries: set[tuple[str, str]] = set()
+        self.entries: set[Key] = set()
         """What waits in it, by session and key."""
         self._url: str = url
         self._fd: int = -1
@@ -119,25 +182,21 @@ class Spool:
                 self.entries.clear()
 
     def _make(self) -> None:
-        """Make the file. It gets its name when it is locked: before that, others would claim it."""
+        """Make the file, and lock it."""
         place = directory()
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = place / f"{_name(self._url)}-{time.time_ns():020}-{token_hex(4)}{_ENDING}"
-        half = file.with_suffix(_HALF)
-        fd = os.open(half, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        for _ in range(ATTEMPTS):
+            file = place / f"{_name(self._url)}-{time.time_ns():020}-{token_hex(4)}{_ENDING}"
+            file.touch(0o600, exist_ok=False)
+            if self.claim(file):  # else another process has claimed it, empty, just before
+                break
+        else:
+            raise OSError(f"no file in {place} can be locked")
+        folder = os.open(place, os.O_RDONLY)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            half.rename(file)
-            folder = os.open(place, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-        except BaseException:
-            os.close(fd)
-            half.unlink(missing_ok=True)
-            raise
-        self._fd, self.file = fd, file
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
     def close(self) -> None:
         """Close the file, and remove it if nothing waits in it."""
@@ -182,10 +241,6 @@ def claimed(url: str) -> Iterator[Spool]:
         spool = Spool(url)
         if file.suffix in (_ENDING, *_OLD) and spool.claim(file):
             yield spool
-        elif file.suffix == _HALF:
-            with suppress(OSError):
-                if time.time() - file.stat().st_mtime > STALE:  # its process was killed just then
-                    file.unlink()
 
 
 def is_waiting(url: str) -> bool:

@@ -24,6 +24,7 @@ from callsheet.history.sqlite_file import OURS, TABLES, TRIGGERS, VERSION, FileI
 from callsheet.history.store_errors import (
     BadUrl,
     HistoryError,
+    NotKept,
     StoreDamaged,
     StoreUnavailable,
 )
@@ -43,7 +44,8 @@ _all: WeakSet[SqliteDatabase] = WeakSet()
 class SqliteDatabase(Database):
     """A connection to a file. SQLite has one writer at a time, so no rows have to be locked.
 
-    A writer holds a lock on a file of its own, in a directory beside the database.
+    See `Database` for its methods. A writer holds a lock on a file of its own, in a directory beside the
+    database.
     """
 
     begin: str = "BEGIN IMMEDIATE"
@@ -67,7 +69,6 @@ class SqliteDatabase(Database):
 
     @property
     def is_open(self) -> bool:
-        """Whether the file is open."""
         return self._raw is not None
 
     @property
@@ -78,7 +79,10 @@ class SqliteDatabase(Database):
         return self._raw
 
     def connect(self, *, write: bool) -> list[str]:
-        """Open the file; to write, make it, too. One that is damaged is set aside."""
+        if self.file.is_dir():
+            raise BadUrl(
+                f"{self.file} is a directory; name a file in it: {self.file}/history.sqlite."
+            )
         if not write:
             self._open_to_read()
             return []
@@ -86,7 +90,7 @@ class SqliteDatabase(Database):
         try:
             if before is not None and before == self._damaged:
                 raise StoreDamaged(f"{self.file} is damaged.")  # noqa: TRY301
-            self._open_to_write()
+            self._open("rwc")
         except Exception as exc:
             error = self.error(exc)
             # Another process may have set it aside just now.
@@ -97,36 +101,33 @@ class SqliteDatabase(Database):
                     f"{self.file} is no history, but something else; it is left alone. Name another file."
                 ) from None
             aside = sqlite_file.set_aside(self.file)
-            self._open_to_write()
+            self._open("rwc")
             return [f"{error} It was set aside as {aside}, and a new one was begun."]
         return []
 
-    def _open_to_write(self) -> None:
-        sqlite_file.make_file(self.file)
-        self._open("", prepare=True)
-        self.fetch("PRAGMA synchronous = FULL")
-
     def _open_to_read(self) -> None:
-        sqlite_file.refuse_missing(self.file)
-        sqlite_file.refuse_directory(self.file)
+        if not self.file.exists():
+            raise NotKept(f"There is no history at {self.file} yet.")
         try:
-            self._open("?mode=rw", prepare=True)
+            self._open("rw")
         except sqlite3.OperationalError as exc:
             if sqlite_file.code_of(exc) not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
                 raise
-            # Not ours to write: look at it as it is.
-            self._open("?mode=ro&immutable=1", prepare=False)
+            self._open("ro&immutable=1")  # not ours to write: look at it as it is
 
-    def _open(self, how: str, *, prepare: bool) -> None:
+    def _open(self, mode: str) -> None:
         self.close()
-        self._raw = db = sqlite_file.connection(self.file, how)
+        if mode == "rwc":
+            sqlite_file.make_file(self.file)
+        self._raw = db = sqlite_file.connection(self.file, f"?mode={mode}")
         try:
-            if prepare:
+            if mode.startswith("rw"):
                 self._prepare_patiently(db)
             elif sqlite_file.version_of(db, self.file) < VERSION:
                 raise StoreUnavailable(  # noqa: TRY301
                     f"{self.file} is of an earlier version, and must be written once to be migrated."
                 )
+            db.execute("PRAGMA synchronous = FULL")
             db.execute("PRAGMA cache_size = -16000")
             db.execute("SELECT 1 FROM calls LIMIT 1").fetchone()
         except BaseException:
@@ -150,9 +151,8 @@ class SqliteDatabase(Database):
 
     def _prepare(self, db: sqlite3.Connection) -> None:
         """Make the tables, or migrate those of an earlier version."""
-        db.execute(
-            "BEGIN"
-        )  # as of one moment: a file that is being begun would else look like somebody else's
+        # As of one moment: a file that is being begun would else look like somebody else's.
+        db.execute("BEGIN")
         try:
             found = sqlite_file.version_of(db, self.file)
         finally:
@@ -164,9 +164,8 @@ class SqliteDatabase(Database):
         copy: Path | None = None
         try:
             with self.transaction():
-                found = sqlite_file.version_of(
-                    db, self.file
-                )  # another process may have been quicker
+                # Another process may have been quicker.
+                found = sqlite_file.version_of(db, self.file)
                 if 0 < found < VERSION:
                     copy = copy_to(self.file)
                     self.fetch(f"ATTACH ? AS {OLD}", str(copy))
@@ -185,7 +184,6 @@ class SqliteDatabase(Database):
                 remove_copy(copy)
 
     def close(self) -> None:
-        """Close the file."""
         self.release_lock()
         db, self._raw = self._raw, None
         if db is not None:
@@ -193,7 +191,7 @@ class SqliteDatabase(Database):
                 db.close()
 
     def error(self, exc: Exception) -> Exception:
-        """Return our error for another. A damaged file is set aside when it is next opened to write."""
+        # A damaged file is set aside when it is next opened to write.
         error = sqlite_file.error_of(exc, self.file)
         if type(error) is HistoryError:  # a row is refused: also by an index that is damaged
             with suppress(sqlite3.Error, StoreUnavailable):
@@ -207,18 +205,15 @@ class SqliteDatabase(Database):
     # Statements
 
     def fetch(self, sql: str, *values: Any) -> Sequence[Values]:
-        """Run a statement, and return its rows."""
         return self.raw.execute(sql, values).fetchall()
 
     def execute_many(self, sql: str, rows: Sequence[Values]) -> None:
-        """Run a statement once with each of these rows of values."""
         if rows:
             self.raw.executemany(sql, rows)
 
     # Writers
 
     def hold(self, writer: str) -> None:
-        """Hold a lock on this writer's file, for as long as the process lives."""
         if id_of(self.file) != self._file_id:  # what is written to it now would be lost
             raise StoreDamaged(f"{self.file} was removed or replaced.")
         file = self._lock_file(writer)
@@ -236,7 +231,6 @@ class SqliteDatabase(Database):
         self._lock = -1
 
     def is_gone(self, writer: str) -> bool:
-        """Return whether nobody holds the lock of a writer."""
         try:
             lock = os.open(self._lock_file(writer), os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -252,7 +246,6 @@ class SqliteDatabase(Database):
         return True
 
     def forget_writer(self, writer: str) -> None:
-        """Remove the row and the lock file of a writer that is gone, or that closes the store."""
         is_closing = not self.raw.in_transaction
         if is_closing:
             self.fetch("PRAGMA busy_timeout = 100")  # nobody is to wait for this at the end
@@ -265,20 +258,18 @@ class SqliteDatabase(Database):
     # The index of words
 
     def match(self, phrases: list[list[str]]) -> tuple[str, list[tuple[str, Values]]]:
-        """Return what to join to calls, and conditions, for a search: in the terms of FTS5."""
         terms = [" + ".join(f'"{word}"' for word in phrase) for phrase in phrases]
         question = " AND ".join(terms) + " *"
         return " JOIN calls_text ON calls_text.rowid = c.seq", [("calls_text MATCH ?", [question])]
 
     def add_words(self, calls: Sequence[IndexedCall]) -> None:
-        """Add calls to the index of words."""
         self.execute_many(
             "INSERT INTO calls_text (rowid, title, command, paths, output) VALUES (?, ?, ?, ?, ?)",
             [(seq, *fields) for seq, fields in calls],
         )
 
     def remove_words(self, calls: Sequence[IndexedCall]) -> None:
-        """Remove calls from the index of words. FTS5 needs just the words that it was given."""
+        # FTS5 needs just the words that it was given.
         sql = "SELECT id FROM calls_text_docsize WHERE id IN ({})"
         known = {seq for (seq,) in self.fetch_in(sql, [seq for seq, _ in calls])}
         self.execute_many(
@@ -307,13 +298,11 @@ class SqliteDatabase(Database):
     # Space
 
     def disk_bytes(self) -> int:
-        """Return what the file takes on the disk, with what was not yet moved into it."""
         pages = self._pragma("page_count") * self._pragma("page_size")
         wal = self.file.with_name(self.file.name + "-wal")
         return pages + (wal.stat().st_size if wal.exists() else 0)
 
     def fill(self, limit: int) -> Fill:
-        """Return how full the file is, and how many calls go for it to have so many bytes."""
         size = self._pragma("page_size")
         used = (self._pragma("page_count") - self._pragma("freelist_count")) * size
         # Without a call, there is a page per table and index, and two in which SQLite notes where all is.
@@ -326,18 +315,14 @@ class SqliteDatabase(Database):
         return Fill(used, least, count - int(count * SPARE * share))
 
     def surplus(self, limit: int, most: int) -> int:
-        """Return how many calls are to be removed now for the file to have so many bytes.
-
-        The index releases the space of removed calls only when it is compacted, which takes time. So how many
-        calls stay is decided once, with some room to spare, and not again after every step.
-        """
+        # The index releases the space of removed calls only when it is compacted, which takes time. So how
+        # many calls stay is decided once, with some room to spare, and not again after every step.
         count = self.fetch_value("SELECT count(*) FROM calls")
         if self._stay is None or self._stay[0] != limit:
             self._stay = limit, count - self.fill(limit).surplus
         return min(most, count - self._stay[1])
 
     def is_full(self, limit: int) -> bool:
-        """Return whether the file has too many bytes still, after all calls were removed that were to go."""
         self._stay = None
         return self.fill(limit).used > limit and not self._is_loose()
 
@@ -345,7 +330,7 @@ class SqliteDatabase(Database):
         return self.fetch_value(f"PRAGMA {name}")
 
     def release(self, *, has_removed: bool) -> bool:
-        """Return free pages to the system. When nothing more is removed, compact the index first."""
+        # When nothing more is removed, the index is compacted first.
         is_loose = not has_removed and self._is_loose()
         if is_loose:
             self._compact()
@@ -356,7 +341,6 @@ class SqliteDatabase(Database):
         return is_loose
 
     def vacuum(self) -> None:
-        """Make the file as small as it can be."""
         self.fetch("INSERT INTO calls_text (calls_text) VALUES ('optimize')")
         self.fetch("VACUUM")
         self._checkpoint()

@@ -17,7 +17,6 @@ from urllib.parse import quote
 from callsheet.history.store_errors import (
     BadUrl,
     HistoryError,
-    NotKept,
     StoreDamaged,
     StoreTooNew,
     StoreUnavailable,
@@ -27,10 +26,19 @@ BUSY = 2.0
 """Seconds that a transaction waits for another process."""
 
 _MAGIC = b"SQLite format 3\0"
-_MAY_PASS = (
-    sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_PROTOCOL,
-    sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_ABORT,
-)  # fmt: skip
+_LOCKED = "{file} is locked by another process ({text})."
+_NOT_WRITABLE = "{file} can't be written ({text})."
+_OTHER = "{file}: {text}."
+_MAY_PASS = {
+    sqlite3.SQLITE_BUSY: _LOCKED, sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_FULL: "The disk of {file} is full ({text}).",
+    sqlite3.SQLITE_READONLY: _NOT_WRITABLE, sqlite3.SQLITE_CANTOPEN: _NOT_WRITABLE,
+    sqlite3.SQLITE_PERM: _NOT_WRITABLE, sqlite3.SQLITE_IOERR: _OTHER, sqlite3.SQLITE_NOMEM: _OTHER,
+    sqlite3.SQLITE_INTERRUPT: _OTHER, sqlite3.SQLITE_PROTOCOL: _OTHER, sqlite3.SQLITE_NOLFS: _OTHER,
+    sqlite3.SQLITE_AUTH: _OTHER, sqlite3.SQLITE_ABORT: _OTHER,
+}  # fmt: skip
+"""What SQLite reports of a file that may be usable later, and the message for it."""
+
 _OF_TABLES = ("no such table", "no such column", "has no column", "vtable", "schema", "file format")
 _SUFFIXES = (".sqlite", ".sqlite3", ".db", ".db3")
 
@@ -179,23 +187,10 @@ def make_file(file: Path) -> None:
     """Make an empty file, for its owner alone, unless there is one."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        refuse_directory(file)
         if not file.exists():
             file.touch(mode=0o600)
     except OSError as exc:
         raise StoreUnavailable(f"{file} can't be made: {exc.strerror or exc}.") from None
-
-
-def refuse_directory(file: Path) -> None:
-    """Raise `BadUrl` for a directory."""
-    if file.is_dir():
-        raise BadUrl(f"{file} is a directory; name a file in it: {file / 'history.sqlite'}.")
-
-
-def refuse_missing(file: Path) -> None:
-    """Raise `NotKept` if there is no file."""
-    if not file.exists():
-        raise NotKept(f"There is no history at {file} yet.")
 
 
 def may_be_ours(file: Path) -> bool:
@@ -236,19 +231,11 @@ def error_of(exc: Exception, file: Path) -> HistoryError:
     if not isinstance(exc, sqlite3.Error):  # what was read makes no sense
         return StoreDamaged(f"{file} is damaged ({type(exc).__name__}: {exc}).")
     if isinstance(exc, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError)):
-        return HistoryError(f"{file} can't keep this: {text}.")
-    if isinstance(exc, sqlite3.ProgrammingError):
-        return StoreUnavailable(f"{file}: {text}.")
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreUnavailable(f"{file} is locked by another process ({text}).")
-    if code == sqlite3.SQLITE_FULL:
-        return StoreUnavailable(f"The disk of {file} is full ({text}).")
-    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-        return StoreUnavailable(f"{file} can't be written ({text}).")
+        return HistoryError(f"{file} can't store this: {text}.")
     # A file that ends before a page that its head counts is damaged.
     is_short = getattr(exc, "sqlite_errorname", "") == "SQLITE_IOERR_SHORT_READ"
-    if code in _MAY_PASS and not is_short:
-        return StoreUnavailable(f"{file}: {text}.")
+    if (code in _MAY_PASS or isinstance(exc, sqlite3.ProgrammingError)) and not is_short:
+        return StoreUnavailable(_MAY_PASS.get(code, _OTHER).format(file=file, text=text))
     # Our statements are right for our tables: whatever else SQLite has against them is about the file.
     return StoreDamaged(f"{file} is damaged or no history ({text}).")
 

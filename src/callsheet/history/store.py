@@ -18,18 +18,18 @@ from secrets import token_hex
 from callsheet.history import retention
 from callsheet.history.call_records import abandoned, call_row, column_text, possible_ids
 from callsheet.history.codec import Codec
-from callsheet.history.database import Database, guarded
-from callsheet.history.queries import Reader
+from callsheet.history.database import Database
+from callsheet.history.queries import Reader, guarded
 from callsheet.history.rows import (
     CallRow,
     Pruned,
-    Query,
     Retention,
     RowBatch,
     StoredCall,
     Vacuumed,
 )
-from callsheet.history.store_errors import HistoryError, StoreDamaged, StoreUnavailable, counted
+from callsheet.history.store_errors import HistoryError, StoreDamaged, StoreUnavailable
+from callsheet.report.humanize import plural
 
 WIDE = 32
 """Calls that one statement writes, so that a round trip, or taking the GIL, is paid once for all of them."""
@@ -133,7 +133,7 @@ class Store(Reader):
             raise
         if closed:
             calls = ("call that a crash had left open was", "calls that a crash had left open were")
-            news.append(f"{counted(closed, *calls)} closed as abandoned.")
+            news.append(f"{plural(closed, *calls)} closed as abandoned.")
         return news
 
     def _connect(self) -> list[str]:
@@ -302,20 +302,7 @@ class Store(Reader):
         Returns:
             How many calls were handled. 0 means that nothing is left, or that another process does it.
         """
-        return retention.index(self.db, -(1 << 62), limit)[1]
-
-    def _index_for(self, query: Query) -> None:
-        if query.search is None:
-            return
-        after, last = None, -(1 << 62)
-        try:
-            while after != last:
-                after = last
-                last, _ = retention.index(self.db, after, 200)
-        except Exception as exc:
-            # Who can't write searches what is indexed.
-            if not isinstance(self.db.error(exc), StoreUnavailable):
-                raise
+        return retention.index(self.db, retention.FIRST, limit)[1]
 
     @guarded
     def prune(self, keep: Retention, *, now: float | None = None, most: int = 500) -> Pruned:

@@ -1,4 +1,4 @@
-"""The errors of a history, and helpers for their messages."""
+"""The errors of a history, and a helper for their messages."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ def sentence(message: object) -> str:
     """Return a message as a sentence that another one can follow."""
     text = str(message).rstrip()
     return text if text.endswith((".", "!", "?")) else f"{text}."
-
-
-def counted(number: int, one: str, many: str) -> str:
-    """Return a number of things: `1 call`, `2 calls`."""
-    return f"{number:,} {one if number == 1 else many}"
 
 
 class HistoryError(CallsheetError):

@@ -1,9 +1,10 @@
-"""Writing to one store, whatever becomes of it: opening it, writing in batches, spooling, upkeep.
+"""Writing to one store, whatever becomes of it: encoding, writing in batches, spooling, upkeep.
 
-A store that can't be written is no reason to stop. Users are notified once; what is to be written waits,
-encoded, and the store is tried again and again. `spool` puts it on the local disk meanwhile. What waits is
-bounded: if it becomes too much, the oldest goes, and users are notified of that, too. All of this happens
-in the thread of a `History`, but for `spool` and `leave`, which any thread may call.
+Entries wait as sessions report them, then as rows, encoded and compressed; a later state of a call replaces
+an earlier one. A store that can't be written is no reason to stop: users are notified once, the rows wait,
+and the store is tried again and again. `spool` writes them to the local disk meanwhile. What waits in memory
+is bounded: if it becomes too much, the oldest goes, and users are notified of that, too. All of this happens
+in the thread of a `History`, but for `put`, `spool` and `leave`, which any thread may call.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from threading import RLock
 from typing import TypeVar
 
 from msgspec import MsgspecError, Struct
 
 from callsheet.history.codec import Codec
-from callsheet.history.pending import BATCH_BYTES, BATCH_ROWS, Pending, Rows
-from callsheet.history.rows import Pruned, Retention
-from callsheet.history.spool import Spool, claimed
+from callsheet.history.rows import Pruned, Retention, SessionRow
+from callsheet.history.sink import Waiting
+from callsheet.history.spool import Key, Row, Rows, Spool, claimed
 from callsheet.history.store import Store
 from callsheet.history.store_errors import (
     BadUrl,
@@ -28,12 +30,15 @@ from callsheet.history.store_errors import (
     StoreDamaged,
     StoreTooNew,
     StoreUnavailable,
-    counted,
     sentence,
 )
-from callsheet.history.url import store_at, without_password
+from callsheet.history.url import store_at
+from callsheet.report.humanize import plural
 
 _T = TypeVar("_T")
+
+BATCH_ROWS, BATCH_BYTES = 1000, 8 << 20
+"""Rows that are written at once, and bytes of them."""
 
 MOST_WAITING = 64 << 20
 """Bytes that may wait in memory for a store that can't be written."""
@@ -61,7 +66,11 @@ class HistoryHealth(Struct):
 
 
 class Writer:
-    """Writes to one store. `notify` is called with each message that users should see."""
+    """Writes to one store. `notify` is called with each message that users should see.
+
+    `lock` is held for moments only, by whoever puts an entry. `busy` is held by whoever encodes entries, or
+    takes rows away. An entry is durable when `durable` reaches the `put_count` that was seen after its `put`.
+    """
 
     def __init__(
         self,
@@ -71,10 +80,15 @@ class Writer:
         forget_spills: Callable[[list[str]], object] | None,
     ) -> None:
         self.health: HistoryHealth = HistoryHealth()
-        self.pending: Pending = Pending()
         self.store: Store = store_at(url)
         self.spool_file: Spool = Spool(self.store.url)
-        self._shown: str = without_password(url)
+        self.lock: RLock = RLock()
+        self.busy: RLock = RLock()
+        self.entries: dict[Key, Waiting] = {}
+        self.rows: Rows = Rows()
+        self.put_count: int = 0
+        self.durable: int = 0
+        self._sessions: dict[str, SessionRow] = {}
         self._keep: Retention = keep
         self._notify_users: Callable[[str], None] = notify
         self._forget_spills: Callable[[list[str]], object] | None = forget_spills
@@ -90,11 +104,15 @@ class Writer:
     @property
     def is_behind(self) -> bool:
         """Whether something waits that was to be written."""
-        return bool(self.spool_file) or (
-            bool(self.pending.rows) and self.health.problem is not None
-        )
+        return bool(self.spool_file) or (bool(self.rows) and self.health.problem is not None)
 
     # Writing
+
+    def put(self, key: Key, entry: Waiting, session: SessionRow) -> None:
+        """Add an entry, which replaces an earlier one with the same key. The caller holds `lock`."""
+        self.entries[key] = entry
+        self._sessions[session.session_id] = session
+        self.put_count += 1
 
     def write(self) -> bool:
         """Write what waits. Return whether it is written. What is not, stays."""
@@ -103,23 +121,52 @@ class Writer:
             self.open()
             self._write_spool(self.spool_file)
             self.health.spooled = len(self.spool_file.entries)
-            self._write_rows(self.pending.rows)
+            self._write_rows(self.rows)
         except Exception as exc:  # noqa: BLE001 - whatever it is, the work goes on
             self._failed(exc)
             return False
-        self.pending.set_durable(count)
-        self._succeeded()
+        self._set_durable(count)
+        problem, self.health.problem = self.health.problem, None
+        if problem is not None:
+            text = plural(self.health.lost, "entry was", "entries were")
+            lost = f"; {text} lost" if "lost" in self._notified else ""
+            self._notify(f"{self.store.url} is written again, with all that has waited{lost}.")
+            self._notified.discard("lost")
         return True
 
     def encode(self) -> int:
         """Encode the entries that wait, and return how many ever were. What is too much is spooled."""
-        with self.pending.busy:
-            count = self.pending.encode(self.store.codec, self._refused)
-            limit = 0 if self._is_hopeless else MOST_WAITING
-            is_too_much = self.health.problem is not None and self.pending.rows.size > limit
+        with self.busy:
+            count = self._encode(self.store.codec)
+            is_too_much = self.health.problem is not None and self.rows.size > self._limit
             if is_too_much and not self._spool_rows():
                 self._drop()
         return count
+
+    def _encode(self, codec: Codec) -> int:
+        """Encode the entries, with a codec of this thread. The caller holds `busy`."""
+        with self.lock:
+            entries, self.entries = self.entries, {}
+            self.rows.sessions |= self._sessions
+            self._sessions = {}
+            count = self.put_count
+        rows: list[Row] = []
+        for entry in entries.values():
+            try:
+                row = entry.to_row()
+                if row.position >> 63:
+                    raise ValueError(f"no position is {row.position}")  # noqa: TRY301
+                rows.append(row)
+            except Exception as exc:  # noqa: BLE001 - whatever it is, the others are stored
+                self._refused(exc)
+        codec.compress(rows)
+        self.rows.add(rows)
+        return count
+
+    def _set_durable(self, count: int) -> None:
+        """Record that the first so many entries are durable."""
+        with self.lock:
+            self.durable = max(self.durable, count)
 
     def _write_spool(self, spool: Spool, writer: str | None = None) -> None:
         """Write what was spooled, in order."""
@@ -130,7 +177,7 @@ class Writer:
     def _write_rows(self, rows: Rows, writer: str | None = None) -> None:
         """Write rows in batches. A row that can't be written is found, and dropped."""
         while rows or rows.sessions:
-            with self.pending.busy:
+            with self.busy:
                 batch = rows.batch(self._most, BATCH_BYTES)
                 sessions, rows.sessions = rows.sessions, {}
             some = [*batch.calls, *batch.messages]
@@ -140,7 +187,7 @@ class Writer:
                 # Something in it, or so much of it, can't be written.
                 self._most = max(1, len(some) // 2)
                 is_refused = type(exc) is HistoryError
-                with self.pending.busy:
+                with self.busy:
                     if not is_refused or len(some) > 1:
                         rows.sessions = {**sessions, **rows.sessions}
                     elif not sessions and rows.remove(some):  # else who spools has refused it
@@ -148,7 +195,7 @@ class Writer:
                 if not is_refused:
                     raise
             else:
-                with self.pending.busy:
+                with self.busy:
                     rows.remove(some)
                 self._most = min(BATCH_ROWS, 2 * self._most)
                 self.health.written += len(some)
@@ -189,7 +236,7 @@ class Writer:
         entries = self.health.written - before
         if entries:
             self.store.recover()
-            text = counted(entries, "entry that", "entries that")
+            text = plural(entries, "entry that", "entries that")
             verb = "is" if entries == 1 else "are"
             self._notify(f"{text} could not be written earlier {verb} kept now.")
 
@@ -201,50 +248,44 @@ class Writer:
 
     # The spool
 
-    def spool(self) -> bool:
-        """Put what waits on the local disk. Return whether everything is durable."""
-        with self.pending.busy:
-            count = self.pending.encode(Codec(), self._refused)  # a codec belongs to one thread
-            if self.pending.durable < count:
-                if not self._spool_rows():
-                    return False
-                self.pending.set_durable(count)
-        return True
+    def spool(self) -> None:
+        """Write what waits to the local disk."""
+        with self.busy:
+            count = self._encode(Codec())  # a codec belongs to one thread
+            if self.durable < count and self._spool_rows():
+                self._set_durable(count)
 
     def _spool_rows(self) -> bool:
         """Move the rows that wait to the spool. Return whether all of them are there."""
-        rows = self.pending.rows
-        if self._is_hopeless:
-            return False
-        if not rows:
-            return True
+        if self._is_hopeless or not self.rows:
+            return not self._is_hopeless
         try:
-            self.spool_file.append(rows.batch())
+            self.spool_file.append(self.rows.batch())
         except Exception as exc:  # noqa: BLE001 - whoever flushes gets an answer
             text = "What waits can't be spooled, and is in memory only"
             self._notify(sentence(f"{text}: {exc}"), once="spool")
             return False
-        rows.clear()
+        self.rows.clear()  # in place: the thread may be about to write them
         self._notified.discard("spool")
         self.health.spooled = len(self.spool_file.entries)
         return True
 
     def leave(self) -> None:
         """Spool what waits, and notify of what becomes of it: the process ends."""
-        with self.pending.busy:
-            self.pending.encode(Codec(), self._refused)
+        with self.busy:
+            self._encode(Codec())
             if not self._spool_rows():
-                lost = self.pending.rows.remove_oldest(0)
+                lost = self.rows.remove_oldest(0)
                 if lost and not self._is_hopeless:
                     self.health.lost += lost
-                    are = "is" if lost == 1 else "are"
-                    text = counted(lost, "entry", "entries")
-                    self._notify(f"{text} could not be written to {self._shown}, and {are} lost.")
+                    text = plural(lost, "entry", "entries")
+                    end = "is lost" if lost == 1 else "are lost"
+                    self._notify(f"{text} could not be written to {self.store.url}, and {end}.")
             left = len(self.spool_file.entries) if self.spool_file else 0
             if left != self._notified_left:
                 self._notified_left = left
                 wait, are = ("waits", "is") if left == 1 else ("wait", "are")
-                text = f"{counted(left, 'entry', 'entries')} for {self._shown}"
+                text = f"{plural(left, 'entry', 'entries')} for {self.store.url}"
                 file = self.spool_file.file
                 self._notify(f"{text} {wait} in {file}, and {are} written the next time.")
 
@@ -265,14 +306,6 @@ class Writer:
 
     # How it goes
 
-    def _succeeded(self) -> None:
-        problem, self.health.problem = self.health.problem, None
-        if problem is not None:
-            text = counted(self.health.lost, "entry was", "entries were")
-            lost = f"; {text} lost" if "lost" in self._notified else ""
-            self._notify(f"{self._shown} is written again, with all that has waited{lost}.")
-            self._notified.discard("lost")
-
     def _failed(self, exc: Exception) -> None:
         """Notify once of what is wrong, and hold what waits within its bounds."""
         if not isinstance(exc, HistoryError):
@@ -282,7 +315,7 @@ class Writer:
         self.stuck(str(exc))
         if isinstance(exc, StoreDamaged):
             self._close_store()
-        with self.pending.busy:
+        with self.busy:
             self._drop()
 
     def stuck(self, why: str) -> None:
@@ -298,13 +331,16 @@ class Writer:
             sentence(f"An entry can't be kept: {type(exc).__name__}: {exc}"), once="refused"
         )
 
+    @property
+    def _limit(self) -> int:
+        return 0 if self._is_hopeless else MOST_WAITING
+
     def _drop(self) -> None:
         """Drop the oldest rows, until what waits is small enough."""
-        limit = 0 if self._is_hopeless else MOST_WAITING
-        lost = self.pending.rows.remove_oldest(limit)
+        lost = self.rows.remove_oldest(self._limit)
         self.health.lost += lost
         if lost and not self._is_hopeless:
-            much = f"More than {limit >> 20} MB wait for {self._shown} in memory"
+            much = f"More than {MOST_WAITING >> 20} MB wait for {self.store.url} in memory"
             self._notify(f"{much}: the oldest calls are let go.", once="lost")
 
     def _notify(self, text: str, once: str | None = None) -> None:

@@ -476,7 +476,7 @@ async def test_a_history_of_a_later_version_is_said_once_and_nothing_waits_for_i
         kept.put(20, size=3000)
         await kept.fails()
     async with asyncio.timeout(PATIENCE):
-        while len(kept.history._writer.pending.rows):
+        while len(kept.history._writer.rows):
             await asyncio.sleep(0.01)
     assert len(kept.told) == 1
     assert "Nothing is kept" in kept.told[0]
@@ -513,10 +513,9 @@ async def test_what_waits_is_bounded_and_the_oldest_goes_first(
     for _ in range(10):
         kept.put(50, size=4000)
         await kept.fails()
-    pending = kept.history._writer.pending.rows
     async with asyncio.timeout(PATIENCE):
-        waiting = kept.history._writer.pending
-        while waiting.has_entries or pending.size > 200_000 or not kept.history.health.lost:
+        waiting = kept.history._writer
+        while waiting.entries or waiting.rows.size > 200_000 or not kept.history.health.lost:
             await asyncio.sleep(0.01)
     with waiting.busy:  # nothing is being encoded any more
         pass
@@ -545,7 +544,7 @@ async def test_what_is_too_much_for_the_memory_is_spooled(
         await asyncio.sleep(0.1)
     assert kept.history.health.lost == 0
     async with asyncio.timeout(PATIENCE):
-        while kept.history._writer.pending.rows.size > 200_000:
+        while kept.history._writer.rows.size > 200_000:
             await asyncio.sleep(0.01)
     kept.file.parent.unlink()
     await kept.catches_up()
