@@ -124,15 +124,8 @@ class Run:
 
     def stop_from_anywhere(self, why: Cancelled) -> None:
         """Stop the tool from any thread. A task can only be cancelled on its own event loop."""
-        try:
-            is_here = asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            is_here = False
-        if is_here:
-            self.stop(why)
-        else:
-            with suppress(RuntimeError):  # its loop is closed, so it has ended
-                self._loop.call_soon_threadsafe(self.stop, why)
+        with suppress(RuntimeError):  # its loop is closed, so it has ended
+            self._loop.call_soon_threadsafe(self.stop, why)
 
     def stop(self, why: Cancelled | TimedOut) -> None:
         """Cancel the tool, and stop waiting for it after `GRACE` seconds."""

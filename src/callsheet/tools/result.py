@@ -69,30 +69,17 @@ def _failed(
 
 
 class _Outcome(Generic[Make, Value]):
-    """On the class, the function that makes a result; on a result, the value of the field of that name."""
+    """On the class, the function that makes a result; a result's own field of that name hides it."""
 
     def __init__(self, make: Make) -> None:
         self._make: Make = make
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name: str = name
 
     @overload
     def __get__(self, result: None, owner: type[ToolResult]) -> Make: ...
     @overload
     def __get__(self, result: ToolResult, owner: type[ToolResult]) -> Value: ...
-    def __get__(self, result: ToolResult | None, owner: type[ToolResult]) -> Make | Value:
-        return self._make if result is None else result._fields[self._name]  # pyright: ignore[reportPrivateUsage]
-
-
-class _Field(Generic[Value]):
-    """A field of a result, which is only read."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name: str = name
-
-    def __get__(self, result: ToolResult, owner: type[ToolResult]) -> Value:
-        return result._fields[self._name]  # pyright: ignore[reportPrivateUsage]
+    def __get__(self, result: ToolResult | None, owner: type[ToolResult]) -> Any:
+        return self._make
 
 
 @final
@@ -106,23 +93,20 @@ class ToolResult:
     Read `success` and `error` of a result to know which it is.
     """
 
-    __slots__ = ("_fields",)
-    _fields: Fields
-
     success = _Outcome[Callable[[str, str, str], "ToolResult"], bool](_succeeded)
     error = _Outcome[Callable[..., "ToolResult"], "str | None"](_failed)
-    call_id = _Field[str]()
-    tool_name = _Field[str]()
-    output = _Field[str]()
+    call_id: str
+    tool_name: str
+    output: str
     """The text for users and models. Never empty; for a failure, it includes the error."""
-    exit_code = _Field["int | None"]()
+    exit_code: int | None
     """The exit code, if the tool ran something that has one."""
-    execution_time_ms = _Field["float | None"]()
-    metadata = _Field[Mapping[str, JsonValue]]()
+    execution_time_ms: float | None
+    metadata: Mapping[str, JsonValue]
     """The values for programs."""
-    content = _Field[tuple[ToolCallContent, ...]]()
+    content: tuple[ToolCallContent, ...]
     """The content besides the text, such as images and links."""
-    is_written = _Field[bool]()
+    is_written: bool
     """Whether the output was already sent live."""
 
     def __init__(self, *_: object, **__: object) -> None:
@@ -176,13 +160,13 @@ class ToolResult:
         )
 
     def _with(self, **changed: Any) -> Self:
-        return _of(self._fields | changed)  # pyright: ignore[reportReturnType] - the class is final
+        return _of(vars(self) | changed)  # pyright: ignore[reportReturnType] - the class is final
 
     # Reading
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return the result as plain data. `content` is included only if it is not empty."""
-        data: dict[str, Any] = {name: self._fields[name] for name in _FIELDS}
+        data: dict[str, Any] = {name: vars(self)[name] for name in _FIELDS}
         data["metadata"] = dict(self.metadata)
         if self.content:
             from callsheet.acp import v1
@@ -203,7 +187,7 @@ class ToolResult:
         raise ByHand("a ToolResult never changes")
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ToolResult) and self._fields == other._fields
+        return isinstance(other, ToolResult) and vars(self) == vars(other)
 
     __hash__ = None  # pyright: ignore[reportAssignmentType] - its metadata is a mapping
 
@@ -214,7 +198,7 @@ class ToolResult:
         return f"<ToolResult {outcome} of {self.tool_name!r} {self.call_id}: {text!r}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _of, ({**self._fields, "metadata": dict(self.metadata)},)
+        return _of, ({**vars(self), "metadata": dict(self.metadata)},)
 
 
 def _made(
@@ -246,7 +230,7 @@ def _of(fields: Fields) -> ToolResult:
     if isinstance(fields["metadata"], dict):  # unpickled
         fields["metadata"] = MappingProxyType(cast("dict[str, JsonValue]", fields["metadata"]))
     result = object.__new__(ToolResult)
-    object.__setattr__(result, "_fields", fields)
+    vars(result).update(fields)
     return result
 
 
