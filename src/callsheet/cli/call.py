@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     "--cwd",
     type=click.Path(exists=True, file_okay=False),
     default=".",
-    help="The directory to work in. Going outside needs your permission.",
+    help="The directory to work in. What is outside is refused.",
 )
 @click.option("--timeout", type=float, metavar="S", help="Seconds after which the tool is stopped.")
 @tools_option
@@ -65,7 +65,7 @@ def command(
     A VALUE is JSON where that is what the tool asks for (limit=5, ignore_case=true, env='{"A":"1"}'),
     else text. KEY=VALUE wins over --json. `callsheet tools` lists the tools and their arguments.
 
-    You type it, so you permit it: inside --cwd, nothing is asked. What is shown has secrets taken out;
+    You type it, so you permit it, inside of --cwd. What is shown has secrets taken out;
     --format result gives just what the tool gave.
 
     \b

@@ -1,8 +1,9 @@
-"""Run one tool for `callsheet call`: show it, ask for permission, store it, and return the exit code.
+"""Run one tool for `callsheet call`: show it, store it, and return the exit code.
 
 stdout belongs to the answer alone: a card, ACP's lines, or the result as JSON. Whatever a tool or its
 children write there goes to stderr instead; while a card is drawn on a terminal, it is printed above the
-card. A reader who goes away cancels the call; a history that can't be written never does.
+card. A reader who goes away cancels the call; a history that can't be written never does. Nobody is asked:
+what is typed is permitted inside of `--cwd`, and refused outside.
 """
 
 from __future__ import annotations
@@ -15,21 +16,19 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 import click
 
 from callsheet.acp.peer import Peer
 from callsheet.cli.cards.board import TICK, Board, board_for
-from callsheet.cli.output import visible
 from callsheet.cli.signals import StopSignals
 from callsheet.cli.start import history_factory
 from callsheet.limits.limits import ROOMY, SAFE
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonObject
 from callsheet.runtime.clock import new_call_id
-from callsheet.runtime.permission import Question
 from callsheet.runtime.sanitizer import GuardSettings
 from callsheet.runtime.sinks import PipeSink, Sink
 from callsheet.tools.errors import NotPermitted
@@ -78,7 +77,6 @@ class Runner:
         self, plan: CallPlan, stdio: OwnStdio, stream: TextIO, signals: StopSignals
     ) -> None:
         self._plan: CallPlan = plan
-        self._stdin: int = stdio.stdin.fileno()
         self._stream: TextIO = stream
         self._signals: StopSignals = signals
         self._task: asyncio.Task[int] | None = None
@@ -134,12 +132,8 @@ class Runner:
             if self._lost:
                 click.echo(f"callsheet: {self._lost}", err=True)
             return 1
-        if result.metadata.get("error_code") == NotPermitted.code and not can_ask(self._stdin):
-            click.echo(
-                "callsheet: nobody can be asked here: for what is outside of --cwd, run it on a "
-                "terminal, or let --cwd name a directory that holds the path",
-                err=True,
-            )
+        if result.metadata.get("error_code") == NotPermitted.code:
+            click.echo("callsheet: let --cwd name a directory that holds the path", err=True)
         return 0 if result.success else 1
 
     def _cancel(self, session: Session) -> None:
@@ -159,14 +153,11 @@ class Runner:
             is_gone = "BrokenPipe" in why or "Connection" in why
             self._give_up(BrokenPipeError() if is_gone else OSError(0, why))
 
-        hidden = nullcontext if self._cards is None else self._cards.board.hidden
-        asks = can_ask(self._stdin)
         return Session(
             session_id,
             cwd=self._plan.cwd,
             tools=self._plan.tools,
             permission="allow",
-            on_permission=PermissionPrompt(self._stdin, self._plan.cwd, hidden) if asks else None,
             sinks=[*self._sinks, *stored],
             on_lost=on_lost,
             locale=self._plan.locale,
@@ -298,73 +289,6 @@ def _open_closed_streams() -> None:
             if nothing != fd:
                 os.dup2(nothing, fd)
                 os.close(nothing)
-
-
-# Permission
-
-
-def can_ask(stdin: int) -> bool:
-    """Return whether there is somebody at the terminal to ask."""
-    return os.isatty(stdin) and os.isatty(2)
-
-
-class PermissionPrompt:
-    """Ask on stderr for approval of a call that leaves its directory. Only a clear yes approves it."""
-
-    def __init__(
-        self, stdin: int, cwd: str, hidden: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        """`hidden` makes room on the terminal while the question is there."""
-        self._stdin: int = stdin
-        self._stderr: int = os.dup(2)  # the terminal itself, whoever takes stderr later
-        self._cwd: str = cwd
-        self._hidden: Callable[[], AbstractContextManager[None]] = hidden
-
-    async def __call__(self, question: Question) -> str | bool:
-        """Return the id of the option that was chosen, or False."""
-        with self._hidden():
-            _discard_typed(self._stdin)
-            text = question_text(question, self._cwd)
-            os.write(self._stderr, text.encode(sys.stderr.encoding, errors="replace"))
-            answer = await self._line()
-        if answer.strip().lower() not in ("y", "yes"):
-            return False
-        return next(o.option_id for o in question.options if o.kind == "allow_once")
-
-    async def _line(self) -> str:
-        loop = asyncio.get_running_loop()
-        ready = loop.create_future()
-        loop.add_reader(self._stdin, lambda: ready.done() or ready.set_result(None))
-        try:
-            await ready
-            return os.read(self._stdin, 4096).decode(errors="replace")
-        except OSError:  # the terminal is gone
-            return ""
-        finally:
-            loop.remove_reader(self._stdin)
-
-
-def question_text(question: Question, cwd: str) -> str:
-    """Return the question, with the whole input, so that the user sees what is approved."""
-    report = question.report
-    shown_input = json.dumps(report.raw_input, indent=2, ensure_ascii=False)
-    return "\n".join(
-        [
-            visible(report.title or report.name),
-            *(f"  {visible(line)}" for line in shown_input.split("\n")),
-            f"This goes outside of {visible(cwd)}.",
-            "Allow it once? [y/N] ",
-        ]
-    )
-
-
-def _discard_typed(stdin: int) -> None:
-    """Discard what was typed before the question could be read: it is no answer."""
-    with suppress(ImportError, OSError):
-        import termios
-
-        with suppress(termios.error):
-            termios.tcflush(stdin, termios.TCIFLUSH)
 
 
 # History

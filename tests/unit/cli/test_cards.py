@@ -490,19 +490,6 @@ def test_notes_are_styled_on_a_terminal(on_terminal: Any) -> None:
     assert piped._stream.getvalue() == "hello\n"
 
 
-def test_nothing_is_drawn_while_somebody_else_writes(on_terminal: Any) -> None:
-    board, stream, clock = on_terminal()
-    board.take(update(v2.encode(call("in_progress"))[0]))
-    board.refresh()
-    with board.hidden():
-        clock.now += 5
-        board.tick()
-        board.refresh()
-        assert not any(screen(stream.getvalue()))
-    board.tick()
-    assert any(screen(stream.getvalue()))
-
-
 def test_without_colours_a_terminal_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")

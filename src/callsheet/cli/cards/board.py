@@ -10,8 +10,8 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TextIO
 
 from callsheet.acp import v1, v2
@@ -114,11 +114,6 @@ class Board(ABC):
 
     def give_up(self) -> None:  # noqa: B027 - a pipe is always in order
         """Leave the terminal in order, without a word: the process ends at once."""
-
-    @contextmanager
-    def hidden(self) -> Generator[None]:
-        """Make room for other output on the same terminal."""
-        yield
 
 
 class PlainBoard(Board):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TextIO
 
 from rich.console import Console, Group, RenderableType
@@ -44,7 +44,6 @@ class TerminalBoard(Board):
         self._live: Live | None = None
         self._frame: int = 0
         self._drawn: float = 0.0
-        self._hidden: bool = False
         self._previewed: tuple[ToolCallReport | None, list[BodyLine]] = (None, [])
 
     def ended(self, report: ToolCallReport) -> None:
@@ -53,8 +52,6 @@ class TerminalBoard(Board):
 
     def refresh(self) -> None:
         """Draw the running calls, if it is time."""
-        if self._hidden:
-            return
         if not self.open:
             self._clear()
         elif self.clock() - self._drawn >= TICK:
@@ -63,18 +60,8 @@ class TerminalBoard(Board):
     def tick(self) -> None:
         """Turn the spinners."""
         self._frame += 1
-        if self.open and not self._hidden:
+        if self.open:
             self._draw()
-
-    @contextmanager
-    def hidden(self) -> Generator[None]:
-        """Remove what is drawn, and draw nothing meanwhile."""
-        self._clear()
-        self._hidden = True
-        try:
-            yield
-        finally:
-            self._hidden = False
 
     def note(self, text: str, style: str = "") -> None:
         """Print text above what is drawn."""
