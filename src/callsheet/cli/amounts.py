@@ -98,13 +98,6 @@ def ago(at: float, now: float) -> str:
     return f"{datetime.fromtimestamp(at):%Y-%m-%d}"
 
 
-def clock_time(at: float, now: float) -> str:
-    """Return the local time of a moment of today; of another day, the date."""
-    when = datetime.fromtimestamp(at)
-    today = when.date() == datetime.fromtimestamp(now).date()
-    return f"{when:%H:%M:%S}" if today else f"{when:%Y-%m-%d}"
-
-
 def local_time(at: float) -> str:
     """Return a moment as a local date and time."""
     return f"{datetime.fromtimestamp(at):%Y-%m-%d %H:%M:%S}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import select
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-    from rich.live import Live
     from rich.table import Table
     from rich.text import Text
 
@@ -122,17 +120,6 @@ def write(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
-def is_closed() -> bool:
-    """Return whether nobody reads stdout any more."""
-    if not hasattr(select, "poll"):
-        return False
-    with suppress(OSError, ValueError):
-        poll = select.poll()
-        poll.register(sys.stdout.fileno(), 0)
-        return any(event & (select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0))
-    return False
-
-
 def console_for(stream: TextIO | None = None) -> Console:
     """Return rich's console for a terminal, as wide as this one is now. Default: stdout."""
     from rich.console import Console
@@ -153,19 +140,6 @@ def fit(console: Console) -> None:
         columns, rows = os.get_terminal_size(console.file.fileno())
         if columns and rows:
             console.size = (max(2, columns - 1), rows)  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def live_region(console: Console) -> Live:
-    """Return a region at the bottom of a terminal that is redrawn in place, and gone when it is stopped."""
-    from rich.live import Live
-
-    return Live(
-        console=console,
-        auto_refresh=False,
-        transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )
 
 
 def new_table(width: int | None, *, show_header: bool = True) -> Table:

@@ -1,4 +1,4 @@
-"""`callsheet history`: listed, filtered, followed, counted, exported; and what is said when it can't be."""
+"""`callsheet history`: listed, filtered, counted, exported; and what is said when it can't be."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import csv
 import json
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -16,7 +15,6 @@ import subprocess
 import sys
 import time
 from collections import deque
-from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -113,7 +111,6 @@ def test_filters_choose_calls(cli: Cli, options: list[str], tools: list[str]) ->
         (["--history", "mysql://x/y"], "expected sqlite:///PATH"),
         (["--history", "sqlite:///"], "it names no file"),
         (["--history", "postgresql://host"], "it names no database"),
-        (["--follow", "--until", "2200-01-01"], "--until means nothing"),
         (["--tool", "bash", "sessions"], "--tool stands before sessions; options go after it"),
         (["lost"], "No such command 'lost'"),
         (["prune", "--older-than", "30"], "expected a number and a unit"),
@@ -277,7 +274,7 @@ def test_a_directory_is_reported_as_one(own: Cli, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-# Pipes, terminals, following
+# Pipes, terminals
 
 
 def test_a_reader_that_has_enough_ends_it_quietly(stored: str) -> None:
@@ -311,11 +308,11 @@ def test_on_a_terminal_every_call_is_one_row_of_its_width(
     assert ("SESSION" in rows[0]) is (columns == 120)
 
 
-def rendered(calls: list[Head], width: int, now: float = 2000.0, **options: bool) -> list[str]:
+def rendered(calls: list[Head], width: int, now: float = 2000.0) -> list[str]:
     """Return the rows of a table, its heading first."""
     console = Console(width=width, color_system=None)
     with console.capture() as captured:
-        console.print(call_table(calls, width, now, **options))
+        console.print(call_table(calls, width, now))
     return [row.rstrip() for row in captured.get().splitlines()]
 
 
@@ -334,14 +331,6 @@ def test_a_long_title_has_the_room_that_there_is() -> None:
     widths = [rendered(calls, width)[1].count("x") for width in (40, 80, 110, 180)]
     assert widths == sorted(widths)
     assert widths[0] > 20
-
-
-def test_a_table_that_stays_has_times_that_stay_true() -> None:
-    now = datetime(2026, 11, 16, 12, 0, 0).timestamp()
-    today, before = head(1, at=now - 90), head(2, at=now - 86400)
-    rows = rendered([today, before], 80, now, live=True)
-    assert rows[1].startswith("✓  11:58:30    read")
-    assert rows[2].startswith("✓  2026-11-15  read")
 
 
 def test_no_color_takes_the_colours_away(stored: str, tmp_path: Path) -> None:
@@ -405,76 +394,6 @@ def test_times_are_reported_as_people_show_them() -> None:
     assert [short_duration(ms) for ms in (0, 999.6, 59_940, 185_000, 9e6)] == [
         "0 ms", "1.0 s", "59.9 s", "3.1 min", "2.5 h",
     ]  # fmt: skip
-
-
-def start(url: str, *args: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*CALLSHEET, "history", *args],
-        env={**os.environ, "CALLSHEET_HISTORY": url},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def call(url: str, cwd: Path, *args: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [*CALLSHEET, "call", *args],
-        env={**os.environ, "CALLSHEET_HISTORY": url},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        cwd=cwd,
-    )
-
-
-def test_following_shows_of_new_calls_and_of_their_ends_until_ctrl_c(
-    copy: str, tmp_path: Path
-) -> None:
-    with start(copy, "--follow", "--format", "json", "--limit", "1") as follower:
-        assert follower.stdout is not None
-        assert follower.stderr is not None
-        assert json.loads(follower.stdout.readline())["tool"] == "think"
-        stop = tmp_path / "stop"
-        command = f"until [ -e {stop} ]; do sleep 0.05; done; exit 4"
-        with call(copy, tmp_path, "bash", f"command={command}"):
-            seen = [json.loads(follower.stdout.readline())]
-            while seen[-1]["status"] != "in_progress":
-                seen.append(json.loads(follower.stdout.readline()))
-            stop.touch()
-            seen.append(json.loads(follower.stdout.readline()))
-        assert {one["id"] for one in seen} == {seen[0]["id"]}
-        assert (seen[-1]["status"], seen[-1]["reason"]) == ("failed", "exit_code")
-        follower.send_signal(signal.SIGINT)
-        assert follower.stdout.read() == ""
-        assert follower.stderr.read().strip() == ""
-        assert follower.wait(timeout=20) == 130
-
-
-def test_following_by_search_and_status_shows_only_of_what_is_meant(
-    copy: str, tmp_path: Path
-) -> None:
-    options = ["--follow", "--search", "hay", "--status", "failed"]
-    with start(copy, *options) as follower:
-        assert follower.stdout is not None
-        assert "echo needle in the hay" in follower.stdout.readline()
-        for command in ("echo hay", "echo more hay; exit 1"):
-            call(copy, tmp_path, "bash", f"command={command}").wait(timeout=20)
-        assert "echo more hay; exit 1" in follower.stdout.readline()
-        follower.stdout.close()
-        follower.wait(timeout=20)  # nobody reads any more, and nothing comes: it ends all the same
-
-
-def test_following_on_a_terminal_draws_what_runs(copy: str, tmp_path: Path) -> None:
-    terminal = Terminal(["history", "-f"], tmp_path, CALLSHEET_HISTORY=copy)
-    terminal.until("Thinking")
-    stop = tmp_path / "stop"
-    with call(copy, tmp_path, "bash", f"command=until [ -e {stop} ]; do sleep 0.05; done"):
-        terminal.until("Running `until")
-        stop.touch()
-        terminal.until(re.compile(r"✓\S+  \S+\d\d:\d\d:\d\d .*bash"))
-    terminal.process.send_signal(signal.SIGINT)
-    assert terminal.end() == 130
-    assert "\x1b[?25h" in terminal.text
 
 
 # Sessions, figures, export
@@ -567,7 +486,13 @@ def test_a_file_that_can_t_be_written_is_reported(cli: Cli, tmp_path: Path) -> N
 
 def test_what_a_crash_has_left_open_is_reported_as_abandoned(tmp_path: Path, own: Cli) -> None:
     url = f"sqlite:///{tmp_path}/h.sqlite"
-    with call(url, tmp_path, "bash", "command=sleep 60") as child:
+    with subprocess.Popen(
+        [*CALLSHEET, "call", "bash", "command=sleep 60"],
+        env={**os.environ, "CALLSHEET_HISTORY": url},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        cwd=tmp_path,
+    ) as child:
         stop = time.monotonic() + 20
         while not [one for one in _quiet(own) if one["status"] == "in_progress"]:
             assert time.monotonic() < stop

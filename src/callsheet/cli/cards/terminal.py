@@ -15,7 +15,7 @@ from rich.text import Text
 from callsheet.cli.cards.board import TICK, Board
 from callsheet.cli.cards.body import BodyLine, body_of
 from callsheet.cli.cards.card import CardSetting, ended_card, live_card
-from callsheet.cli.output import console_for, fit, harmless, home, live_region
+from callsheet.cli.output import console_for, fit, harmless, home
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
 
@@ -107,7 +107,13 @@ class TerminalBoard(Board):
         if len(calls) > fitting:
             parts.append(Text(f"  and {len(calls) - fitting} more", "dim"))
         if self._live is None:
-            self._live = live_region(self._console)
+            self._live = Live(
+                console=self._console,
+                auto_refresh=False,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
             self._live.start()
         self._live.update(Group(*parts), refresh=True)
 

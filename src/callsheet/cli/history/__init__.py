@@ -1,4 +1,4 @@
-"""`callsheet history`: the stored calls, listed, followed, counted, exported and removed."""
+"""`callsheet history`: the stored calls, listed, counted, exported and removed."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     subcommand_metavar="[COMMAND]",
 )
 @filters
-@limit_option("50; with --follow, 10", "How many calls")
+@limit_option("50", "How many calls")
 @format_option(
     "table json", "table: for people, and lines with tabs into a pipe. json: for machines."
 )
-@click.option("--follow", "-f", is_flag=True, help="Go on, and show what comes, until Ctrl-C.")
 @history_option
 @click.pass_context
 def command(
@@ -33,7 +32,6 @@ def command(
     session: str | None,
     limit: int | None,
     format_: str | None,
-    follow: bool,
     url: str | None,
 ) -> int:
     """List the stored calls, the newest first.
@@ -44,17 +42,10 @@ def command(
     \b
       callsheet history --status failed --since 2h
       callsheet history --search 'connection refused' --tool bash
-      callsheet history --follow
     """
     if ctx.invoked_subcommand is not None:
         _refuse_options_before(ctx, ctx.invoked_subcommand)
         return 0
-    if follow and query.until is not None:
-        raise click.UsageError("--follow goes on, so --until means nothing to it")
-    if follow:
-        from callsheet.cli.history.follow import follow_calls
-
-        return follow_calls(url, query, session, limit, as_json=format_ == "json")
     return table.show_calls(url, query, session, limit, as_json=format_ == "json")
 
 

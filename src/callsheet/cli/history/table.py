@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from callsheet.cli.amounts import ago, clock_time
+from callsheet.cli.amounts import ago
 from callsheet.cli.history.formats import (
     call_fields,
     call_object,
@@ -101,15 +101,7 @@ def report_nothing(store: Store, query: Query) -> None:
     click.echo(f"callsheet: {text}", err=True)
 
 
-def call_table(
-    heads: Sequence[Head],
-    width: int,
-    now: float,
-    *,
-    header: bool = True,
-    live: bool = False,
-    frame: int = 0,
-) -> Table:
+def call_table(heads: Sequence[Head], width: int, now: float, *, header: bool = True) -> Table:
     """Return calls as a table, a row for each. Where a terminal is narrow, columns are left out.
 
     Args:
@@ -117,9 +109,6 @@ def call_table(
         width: Columns of the terminal.
         now: The time, in seconds since 1970.
         header: Whether the columns are named.
-        live: Whether it stays while time goes by: it has times of the clock, and columns that match those
-            of other tables.
-        frame: Which frame of the spinner those that run have.
     """
     from rich.text import Text
 
@@ -130,16 +119,13 @@ def call_table(
     names = [
         name for name in ("WHEN", "TOOL", "CALL", "END", "TOOK") if width >= _ROOM.get(name, 0)
     ]
-    names += ["ID", *(["SESSION"] if len(sessions) > 1 and width >= WIDE and not live else [])]
+    names += ["ID", *(["SESSION"] if len(sessions) > 1 and width >= WIDE else [])]
     table = new_table(width, show_header=header)
     table.add_column("", width=1)
     for name in names:
         table.add_column(
             name,
             ratio=1 if name == "CALL" else None,
-            width={"WHEN": 10, "TOOL": 12, "END": 11, "TOOK": 7, "ID": 8}.get(name)
-            if live
-            else None,
             max_width=16 if name == "TOOL" else None,
             no_wrap=True,
             overflow="ellipsis",
@@ -149,7 +135,7 @@ def call_table(
     for head in heads:
         colour = COLOURS[ToolCallStatus(head.status)]
         cells = {
-            "WHEN": Text(clock_time(head.at, now) if live else ago(head.at, now)),
+            "WHEN": Text(ago(head.at, now)),
             "TOOL": Text(visible(head.name)),
             "CALL": Text(visible(head.title or head.name)),
             "END": Text(end_of(head), colour),
@@ -158,7 +144,7 @@ def call_table(
             "SESSION": Text(visible(sessions[head.session_id])),
         }
         row = (cells[name] for name in names)
-        table.add_row(Text(mark(head.status, frame), f"bold {colour}"), *row)
+        table.add_row(Text(mark(head.status), f"bold {colour}"), *row)
     return table
 
 
