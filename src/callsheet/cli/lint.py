@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from callsheet.cli.output import Page, Part, harmless, visible, write
+from callsheet.cli.output import Page, Part, visible
 from callsheet.lint import LintFinding, LintRule, Outcome, lint_paths
 from callsheet.lint.rules import names, select
 from callsheet.report.humanize import plural
@@ -18,7 +18,6 @@ from callsheet.report.humanize import plural
 @click.command()
 @click.argument("paths", nargs=-1, metavar="PATH…", type=click.Path(path_type=Path))
 @click.option("--fix", is_flag=True, help="Rewrite results built by hand into the helpers.")
-@click.option("--diff", is_flag=True, help="Show what --fix would change, and write nothing.")
 @click.option("--select", "chosen", multiple=True, metavar="RULE,…", help="Only these rules.")
 @click.option("--ignore", "ignored", multiple=True, metavar="RULE,…", help="All but these rules.")
 @click.option("--explain", metavar="RULE", help="Explain a rule: why it holds, and how to obey it.")
@@ -26,7 +25,6 @@ from callsheet.report.humanize import plural
 def command(
     paths: tuple[Path, ...],
     fix: bool,
-    diff: bool,
     chosen: tuple[str, ...],
     ignored: tuple[str, ...],
     explain: str | None,
@@ -42,14 +40,10 @@ def command(
         return 0
     if not paths:
         raise click.UsageError("name what to lint: callsheet lint PATH…")
-    if diff and form == "json":
-        raise click.UsageError("--diff shows a patch, which is no JSON: leave one of the two out")
     rules = select(_known(chosen), _known(ignored))
-    outcome = lint_paths(paths, rules=rules, fix=fix or diff, write=not diff)
+    outcome = lint_paths(paths, rules=rules, fix=fix)
     if form == "json":
         click.echo(json.dumps(_as_json(outcome, rules), indent=2, ensure_ascii=False))
-    elif diff:
-        _show_diff(Page(), outcome)
     else:
         _show(Page(), outcome)
     for problem in outcome.problems:
@@ -99,7 +93,7 @@ def _show(page: Page, outcome: Outcome) -> None:
     for finding in outcome.fixed:
         place = _place(finding.path, finding.line, finding.column)
         new = visible(finding.fix).removeprefix("write ")
-        page.line((place, ""), ("fixed", "green"), (f" {finding.rule}: {new}", ""), hang=4)
+        page.unwrapped((place, ""), ("fixed", "green"), (f" {finding.rule}: {new}", ""))
     if outcome.fixed:
         page.blank()
     page.line(_summary(outcome))
@@ -107,27 +101,16 @@ def _show(page: Page, outcome: Outcome) -> None:
 
 def _show_finding(page: Page, finding: LintFinding, explained: set[str]) -> None:
     """Show a finding; why its rule holds is shown with the first one."""
-    page.line(
+    page.unwrapped(
         (_place(finding.path, finding.line, finding.column), "bold"),
         (finding.rule, "red"),
         (f" {visible(finding.message)}", ""),
-        hang=4,
     )
     if finding.rule not in explained:
         explained.add(finding.rule)
         page.line((f"why: {finding.why}", "dim"), indent=4, hang=5)
     mark = " [--fix]" if finding.fixable else ""
     page.line((f"fix: {visible(finding.fix)}", ""), (mark, "cyan"), indent=4, hang=5)
-
-
-def _show_diff(page: Page, outcome: Outcome) -> None:
-    for line in (line for diff in outcome.diffs for line in diff.removesuffix("\n").split("\n")):
-        style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
-        if page.width is None:
-            write(line)  # a patch, byte for byte
-        else:
-            page.line((harmless(line), style))
-    click.echo(_summary(outcome)[0], err=True)
 
 
 def _summary(outcome: Outcome) -> Part:

@@ -174,8 +174,7 @@ class Page:
     def line(self, *parts: Part, indent: int = 0, hang: int = 0) -> None:
         """Write a line; where it is wrapped, the further rows are indented by `hang` more."""
         if self._console is None or self.width is None:
-            text = "".join(text for text, _ in parts)
-            self._stream.write(f"{' ' * indent}{text}".rstrip() + "\n")
+            self.unwrapped((" " * indent, ""), *parts)
             return
         from rich.text import Text
 
@@ -187,6 +186,15 @@ class Page:
         for number, row in enumerate(_stripped(rows)):
             row.pad_left(indent + (hang if number else 0))
             self._console.print(row, soft_wrap=True)
+
+    def unwrapped(self, *parts: Part) -> None:
+        """Write a line that no newline is put into: a place in it can be clicked, or copied."""
+        if self._console is None:
+            self._stream.write("".join(text for text, _ in parts).rstrip() + "\n")
+            return
+        from rich.text import Text
+
+        self._console.print(Text.assemble(*parts), soft_wrap=True)
 
     def print(self, renderable: RenderableType) -> None:
         """Write one of rich's renderables, such as a table; as plain text into a pipe."""

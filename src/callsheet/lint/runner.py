@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import io
 import os
-import re
 import stat
 import tempfile
 import tokenize
@@ -62,7 +60,6 @@ class Outcome:
     """What is left."""
     fixed: list[LintFinding] = field(default_factory=list[LintFinding])
     """What was fixed, and is written."""
-    diffs: list[str] = field(default_factory=list[str])
     problems: list[Problem] = field(default_factory=list[Problem])
 
     @property
@@ -76,16 +73,13 @@ def lint_paths(
     *,
     rules: Sequence[LintRule] = RULES,
     fix: bool = False,
-    write: bool = True,
 ) -> Outcome:
     """Lint files and all Python files below directories.
 
     Args:
         paths: Files and directories.
         rules: The rules to check.
-        fix: Whether to fix what can be fixed.
-        write: Whether to write what was fixed. If not, it stands in `diffs`, and all findings are
-            left.
+        fix: Whether to fix what can be fixed, in the files.
 
     Returns:
         All findings, and the problems of paths that could not be linted.
@@ -96,7 +90,7 @@ def lint_paths(
     for path in dict.fromkeys(files):
         outcome.files += 1
         try:
-            _lint(read(path), outcome, rules, fix, write)
+            _lint(read(path), outcome, rules, fix)
         except Unreadable as exc:
             outcome.problems.append(Problem(str(path), str(exc)))
         except Unparsable as exc:
@@ -104,9 +98,7 @@ def lint_paths(
     return outcome
 
 
-def _lint(
-    file: PythonFile, outcome: Outcome, rules: Sequence[LintRule], fix: bool, write: bool
-) -> None:
+def _lint(file: PythonFile, outcome: Outcome, rules: Sequence[LintRule], fix: bool) -> None:
     name, shown = file.path.name, str(file.path)
     is_test = name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py"
     follow = partial(follow_import, file.path.absolute())
@@ -115,24 +107,13 @@ def _lint(
         return
     fixed = fix_text(file.text, shown, rules=rules, follow=follow, is_test=is_test)
     outcome.findings += fixed.left
-    if fixed.done and write:
+    if fixed.done:
         try:
             write_text(file, fixed.text)
         except Unreadable:
             outcome.findings += fixed.done
             raise
         outcome.fixed += fixed.done
-    elif fixed.done:
-        outcome.diffs.append(_diff(shown, file.text, fixed.text))
-        outcome.findings += fixed.done
-
-
-def _diff(path: str, old: str, new: str) -> str:
-    name = path.lstrip("/")
-    before, after = (re.findall(r"[^\n]*\n|[^\n]+", text) for text in (old, new))
-    diff = difflib.unified_diff(before, after, f"a/{name}", f"b/{name}")
-    end = "\n\\ No newline at end of file\n"
-    return "".join(line if line.endswith("\n") else line + end for line in diff)
 
 
 # Files

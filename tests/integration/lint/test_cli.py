@@ -8,7 +8,6 @@ import json
 import os
 import pty
 import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,8 +17,8 @@ from click.testing import CliRunner
 
 from callsheet.cli.app import app
 from callsheet.lint import RULES
+from tests.support.shells import CALLSHEET, without_escapes
 
-CALLSHEET = [sys.executable, "-m", "callsheet"]
 BAD = """\
 from callsheet import Call, ToolResult, tool
 
@@ -129,21 +128,6 @@ def test_fix_as_json_shows_what_was_fixed_and_what_is_left(bad: Path) -> None:
     ]
 
 
-def test_diff_shows_a_patch_that_applies_and_writes_nothing(bad: Path) -> None:
-    done = lint("--diff", "bad.py", cwd=bad.parent)
-    assert done.returncode == 1
-    assert bad.read_text() == BAD
-    assert "2 findings" in done.stderr
-    patched = subprocess.run(
-        ["git", "apply", "-"], input=done.stdout, cwd=bad.parent, text=True, timeout=60, check=False
-    )
-    assert patched.returncode == 0
-    fixed = bad.read_text()
-    bad.write_text(BAD)
-    lint(bad, "--fix")
-    assert bad.read_text() == fixed
-
-
 def test_rules_are_chosen_and_left_out_by_id_and_category(bad: Path) -> None:
     def rules(*args: str) -> list[str]:
         reported = json.loads(lint(bad, "--format", "json", *args).stdout)
@@ -184,7 +168,6 @@ def test_bad_usage_exits_with_2() -> None:
     for arguments in (
         [],
         ["--format", "xml", "."],
-        ["--diff", "--format", "json", "."],
         ["--fast", "."],
     ):
         done = lint(*arguments)
@@ -239,7 +222,6 @@ def test_directories_are_searched_but_not_what_is_not_the_projects_own(tmp_path:
 def test_linted_code_is_never_run(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{BAD}")
-    assert lint("--diff", path, cwd=tmp_path).returncode == 1
     assert lint("--fix", path, cwd=tmp_path).returncode == 1
     assert not (tmp_path / "ran").exists()
 
@@ -251,10 +233,19 @@ def test_findings_are_coloured_on_a_terminal_only(bad: Path) -> None:
         assert ":16:" in shown
 
 
+def test_a_place_is_never_wrapped_on_a_terminal(bad: Path) -> None:
+    deep = bad.parent / "/".join(["a_long_name_of_a_directory"] * 5)
+    deep.mkdir(parents=True)
+    path = bad.rename(deep / "bad.py")
+    for option, end in (("--format=text", " "), ("--fix", " fixed")):
+        shown = without_escapes(on_a_terminal("lint", option, str(path)))
+        assert f"{path}:7:16:{end}" in shown
+
+
 def test_a_terminal_obeys_nothing_that_stands_in_the_code(tmp_path: Path) -> None:
     path = tmp_path / "a\x1b[2J.py"
     path.write_text(BAD.replace("no x", "no \x1b[2J\x9b"))
-    for option in ("--format=text", "--diff", "--fix"):
+    for option in ("--format=text", "--fix"):
         shown = on_a_terminal("lint", option, str(path))
         assert "\x1b[2J" not in shown
         assert "\x9b" not in shown
