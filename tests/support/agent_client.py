@@ -21,12 +21,13 @@ from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 from callsheet.acp.jsonrpc import Notification, ProtocolError
-from callsheet.agent.agent import Agent, AgentSettings
+from callsheet.agent.agent import AgentSettings
 from callsheet.agent.handler import Command, Prompt, Turn
 from callsheet.runtime.pipes import Reader
 from callsheet.runtime.rpc import Answer
 from callsheet.testing import AgentClient, AgentError
 from tests.support import schemas
+from tests.support.raw_agent import piped_agent
 
 Message = dict[str, Any]
 Handler = Callable[[Message], Any]
@@ -235,11 +236,8 @@ class LocalClient(Client):
         self._running: asyncio.Future[Any] | None = None
 
     async def _start(self) -> None:
-        agent_in, to_agent = os.pipe()
-        from_agent, agent_out = os.pipe()
-        self._running = asyncio.ensure_future(Agent(self._settings, agent_in, agent_out).run())
-        for fd in (agent_in, agent_out):
-            self._running.add_done_callback(lambda _, fd=fd: os.close(fd))
+        serving, to_agent, from_agent = piped_agent(self._settings)
+        self._running = asyncio.ensure_future(serving)
         source = Reader(from_agent)
         source.ended.add_done_callback(lambda _: os.close(from_agent))
         self._connect(source, to_agent)

@@ -67,14 +67,15 @@ class FuzzedAgent(RawAgent):
         options = ("--permission", "deny", "--protocol", str(version), "--history", "off")
         super().__init__([*COMMAND, *options], cwd)
 
-    def receive(self, line: bytes, message: Message) -> None:
+    def receive(self, line: bytes) -> None:
+        message = json.loads(line)
         if "method" not in message:
             self.total += 1
             self.counts[json.dumps(message["id"])] += 1
             if "error" in message:
                 self.errors[message["error"]["code"]] += 1
             if str(message["id"]).startswith("ping"):
-                super().receive(line, message)
+                super().receive(line)
         elif "id" in message:
             self.asked.append(message["id"])
         elif message["method"] == "session/update":

@@ -1,7 +1,8 @@
 """A real agent that is sent bytes: whatever a client may send, stop doing, or do wrong.
 
 `raw_agent` starts a process; `local_agent` runs the same agent in a thread of this process, for tests that are
-not about the process: it starts twenty times as fast.
+not about the process: it starts twenty times as fast. `TapProcess` is a `callsheet tap` with a test at both of
+its ends. What speaks ACP properly, and checks what it receives, is `agent_client.py`.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from tests.support.processes import new_token, rss_mb, wait_until_gone
 
@@ -67,18 +68,20 @@ class RawAgent:
 
     def _read_lines(self) -> None:
         assert self.process.stdout is not None
-        with suppress(ValueError, OSError):  # the test has closed it
-            for line in self.process.stdout:
-                message = json.loads(line)
-                with self._seen:
-                    self.receive(line, message)
-                    self._seen.notify_all()
-        with self._seen:
-            self._ended = True
-            self._seen.notify_all()
+        try:
+            with suppress(ValueError, OSError):  # the test has closed it
+                for line in self.process.stdout:
+                    with self._seen:
+                        self.receive(line)
+                        self._seen.notify_all()
+        finally:
+            with self._seen:
+                self._ended = True
+                self._seen.notify_all()
 
-    def receive(self, line: bytes, message: Message) -> None:
+    def receive(self, line: bytes) -> None:
         """Store a message."""
+        message = json.loads(line)
         self.lines.append(line)
         if "method" not in message:
             self._answers.setdefault(_key(message["id"]), []).append(message)
@@ -125,9 +128,7 @@ class RawAgent:
     def send_bytes(self, data: bytes) -> None:
         """Send anything at all."""
         assert self.process.stdin is not None
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self.process.stdin.fileno(), view) :]
+        _write(self.process.stdin.fileno(), data)
 
     def send(self, *messages: Message) -> None:
         """Send messages, in one piece."""
@@ -216,29 +217,33 @@ def raw_agent(
         agent.end()
 
 
+def piped_agent(settings: Any) -> tuple[Coroutine[Any, Any, None], int, int]:
+    """Return what runs an agent between two pipes, and the client's ends: the agent's stdin, its stdout."""
+    from callsheet.agent.agent import Agent
+
+    agent_in, to_agent = os.pipe()
+    from_agent, agent_out = os.pipe()
+
+    async def serve() -> None:
+        try:
+            await Agent(settings, agent_in, agent_out).run()
+        finally:
+            os.close(agent_in)
+            os.close(agent_out)
+
+    return serve(), to_agent, from_agent
+
+
 class _Thread:
     """Stands in for a process: an agent that runs in a thread, between two pipes."""
 
     def __init__(self, settings: Any) -> None:
-        agent_in, to_agent = os.pipe()
-        from_agent, agent_out = os.pipe()
+        serving, to_agent, from_agent = piped_agent(settings)
         self.stdin = os.fdopen(to_agent, "wb", buffering=0)
         self.stdout = os.fdopen(from_agent, "rb")
         self.stderr = None
-        self._thread = threading.Thread(target=self._run, args=(settings, agent_in, agent_out))
+        self._thread = threading.Thread(target=asyncio.run, args=(serving,))
         self._thread.start()
-
-    def _run(self, settings: Any, agent_in: int, agent_out: int) -> None:
-        from callsheet.agent.agent import Agent
-
-        async def serve() -> None:
-            await Agent(settings, agent_in, agent_out).run()
-
-        try:
-            asyncio.run(serve())
-        finally:
-            os.close(agent_in)
-            os.close(agent_out)
 
     def kill(self) -> None:
         self.stdin.close()
@@ -274,8 +279,77 @@ def local_agent(cwd: Path, **settings: Any) -> Iterator[RawAgent]:
         agent.end()
 
 
+_AGENT = 'exec 3<&0; cat <&3 > "$1" & exec cat "$2"'
+
+
+class TapProcess(RawAgent):
+    """A `callsheet tap` whose agent the test plays as well. What both sides receive is read all the time."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.report: Path = folder / "report.txt"
+        received, sent = folder / "received", folder / "sent"
+        os.mkfifo(received)
+        os.mkfifo(sent)
+        agent = ("sh", "-c", _AGENT, "agent", str(received), str(sent))
+        tap = (sys.executable, "-m", "callsheet", "tap", "--report", str(self.report))
+        super().__init__([*tap, *options, "--", *agent], folder)
+        self._to_tap: BinaryIO = sent.open("wb", buffering=0)
+        self._from_tap: BinaryIO = received.open("rb")
+        self._at_agent: list[bytes] = []
+        self._marks: int = 0
+        self._begin(self._read_as_agent)
+
+    def receive(self, line: bytes) -> None:
+        """Store a line, which may be anything that the agent has sent."""
+        self.lines.append(line)
+
+    def _read_as_agent(self) -> None:
+        for line in self._from_tap:
+            with self._seen:
+                self._at_agent.append(line)
+                self._seen.notify_all()
+
+    def send_as_agent(self, data: bytes) -> list[bytes]:
+        """Send something as the agent, and return all that the client has received by then."""
+        self._marks += 1
+        mark = line_of({"method": "_mark", "params": self._marks})
+        _write(self._to_tap.fileno(), data + mark)
+        self.until(lambda: mark in self.lines)
+        with self._seen:
+            count = self.lines.index(mark)
+            received = self.lines[:count]
+            del self.lines[: count + 1]
+        return received
+
+    def send_as_client(self, line: bytes) -> bytes:
+        """Send a line as the client, and return what the agent receives of it."""
+        self.send_bytes(line)
+        self.until(lambda: self._at_agent)
+        return self._at_agent.pop(0)
+
+    def finish(self) -> tuple[int, list[bytes], str]:
+        """End the agent. Return the tap's exit code, what the client received last, and the tap's stderr."""
+        self._to_tap.close()
+        code = self.wait(PATIENCE)
+        for thread in self._threads:
+            thread.join(PATIENCE)
+        return code, self.lines, self.stderr.decode()
+
+    def end(self) -> None:
+        """Kill it if it lives, and close its pipes."""
+        self._to_tap.close()
+        super().end()
+        self._from_tap.close()
+
+
 def line_of(message: Message) -> bytes:
     return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
+
+
+def _write(fd: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
 
 
 def _key(key: Any) -> str:

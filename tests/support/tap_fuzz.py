@@ -24,7 +24,7 @@ from callsheet.tap.stats import Account
 from tests.support import RECORDINGS
 from tests.support.mutations import Message, Mutations
 from tests.support.processes import rss_mb
-from tests.support.tap_harness import TapProcess
+from tests.support.raw_agent import TapProcess
 from tests.support.tap_judge import Indulgent, Judge
 
 AT_ONCE = 6
@@ -323,11 +323,11 @@ def fuzz_process(messages: int, version: int, seed: int, folder: Path) -> Outcom
                 for line in data.split(b"\n")[:-1]:
                     _pass_by(tap, judge, who, line + b"\n")
             if number == messages // 5:
-                first = rss_mb(tap.process.pid)
-        last = rss_mb(tap.process.pid)
-        code, heard, err = tap.end()
+                first = tap.rss_mb()
+        last = tap.rss_mb()
+        code, heard, err = tap.finish()
     finally:
-        tap.kill()
+        tap.end()
     for line in heard:
         judge.client_hears(line)
     judge.all_have_ended()
@@ -342,8 +342,8 @@ def _pass_by(tap: TapProcess, judge: Judge, who: str, line: bytes) -> None:
     if who == "agent":
         judge.agent_says(line)
     else:
-        heard = tap.client_says(line)
-    for told in tap.agent_says(line if who == "agent" else b""):
+        heard = tap.send_as_client(line)
+    for told in tap.send_as_agent(line if who == "agent" else b""):
         judge.client_hears(told)
     if who == "client":
         judge.client_says(line)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support import ROOT, schemas
+from tests.support.raw_agent import COMMAND, RawAgent
 
 CALLSHEET = [sys.executable, "-m", "callsheet"]
 
@@ -56,102 +57,64 @@ number = 5
 """
 
 
-class Editor:
-    """Plays the client's part, one message after another."""
+class Editor(RawAgent):
+    """Plays the client's part: checks every update, and answers every request for permission."""
 
-    def __init__(self, process: subprocess.Popen[bytes], version: int = 1) -> None:
-        self.process: subprocess.Popen[bytes] = process
+    def __init__(self, *options: str, version: int) -> None:
         self.version: int = version
-        self.updates: list[Any] = []
         self.asked: list[Any] = []
         self.choice: str = "allow_once"
-        self._id: int = 0
+        super().__init__([*COMMAND, *options], Path.cwd())
 
-    def ask(self, method: str, **params: Any) -> Any:
-        """Send a request, and give its result."""
-        self._id += 1
-        self.send({"id": self._id, "method": method, "params": params})
-        while (message := self.receive()).get("id") != self._id or "method" in message:
-            pass
-        if "error" in message:
-            raise RuntimeError(message["error"]["message"])
-        return message["result"]
-
-    def send(self, message: dict[str, Any]) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
-        self.process.stdin.flush()
-
-    def receive(self) -> Any:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, "the agent is gone"
+    def receive(self, line: bytes) -> None:
+        super().receive(line)
         message = json.loads(line)
         if message.get("method") == "session/update":
             schemas.check_update(self.version, message["params"]["update"])
-            self.updates.append(message["params"]["update"])
         elif message.get("method") == "session/request_permission":
             self.asked.append(message["params"])
             kinds = {one["kind"]: one["optionId"] for one in message["params"]["options"]}
             chosen = {"outcome": "selected", "optionId": kinds[self.choice]}
             self.send({"id": message["id"], "result": {"outcome": chosen}})
-        return message
 
     def open(self, cwd: Path) -> str:
-        """Begin, and give the id of a session."""
-        who: dict[str, Any] = {"clientCapabilities": {}}
-        if self.version == 2:
-            who = {"info": {"name": "test", "version": "1"}}
-        assert (
-            self.ask("initialize", protocolVersion=self.version, **who)["protocolVersion"]
-            == self.version
-        )
-        return self.ask("session/new", cwd=str(cwd), mcpServers=[])["sessionId"]
+        """Initialize the agent, and return the id of a session."""
+        self.cwd = cwd
+        assert self.initialize(self.version)["result"]["protocolVersion"] == self.version
+        return self.new_session()
 
-    def prompt(self, session: str, text: str) -> Any:
-        """Say something, and give why the turn stopped."""
-        self.updates.clear()
-        answer = self.ask(
-            "session/prompt", sessionId=session, prompt=[{"type": "text", "text": text}]
-        )
+    def turn(self, session: str, text: str) -> Any:
+        """Run a turn, and return why it stopped."""
+        self.lines.clear()
+        answer = self.answer(self.prompt(session, text))
         if self.version == 1:
-            return answer["stopReason"]
-        while not (idle := [u for u in self.updates if u.get("state") == "idle"]):
-            self.receive()
-        return idle[0]["stopReason"]
-
-    def of(self, kind: str) -> list[Any]:
-        return [update for update in self.updates if update["sessionUpdate"] == kind]
+            return answer["result"]["stopReason"]
+        ends = self.until(lambda: [u for u in self.updates() if u.get("state") == "idle"])
+        return ends[0]["stopReason"]
 
     @property
     def words(self) -> str:
-        return "".join(one["content"]["text"] for one in self.of("agent_message_chunk"))
+        return "".join(one["content"]["text"] for one in self.updates("agent_message_chunk"))
 
     @property
     def statuses(self) -> dict[str, str]:
         """What each call is at the end."""
-        reported = [u for u in self.updates if "toolCallId" in u and "status" in u]
+        reported = [u for u in self.updates() if "toolCallId" in u and "status" in u]
         return {update["toolCallId"]: update["status"] for update in reported}
 
 
 @contextmanager
 def editor(*options: str, version: int = 1, complains: bytes = b"") -> Iterator[Editor]:
     """Start the agent. It ends when its stdin does, with 0, and without a word unless it complains."""
-    process = subprocess.Popen(
-        [*CALLSHEET, "agent", *options],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    client = Editor(*options, version=version)
     try:
-        yield Editor(process, version)
-        _, errors = process.communicate(timeout=10)
-        errors = errors.replace(b"noise that must not reach the client\n", b"")
-        assert process.returncode == 0
-        assert complains in errors if complains else errors == b""
+        yield client
+        client.close_stdin()
+        assert client.wait(10) == 0
     finally:
-        process.kill()
-        process.communicate()
+        client.end()
+    errors = client.stderr.replace(b"noise that must not reach the client\n", b"")
+    assert complains in errors if complains else errors == b""
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -159,24 +122,21 @@ def test_what_is_typed_is_run_in_both_versions(tmp_path: Path, version: int) -> 
     (tmp_path / "a.txt").write_text("hello\n")
     with editor("--protocol", str(version), version=version) as client:
         session = client.open(tmp_path)
-        assert (
-            client.prompt(session, "/read a.txt\n/edit a.txt hello bye\n!cat a.txt") == "end_turn"
-        )
+        assert client.turn(session, "/read a.txt\n/edit a.txt hello bye\n!cat a.txt") == "end_turn"
         assert list(client.statuses.values()) == ["completed"] * 3
         assert len(client.asked) == 2
         assert (tmp_path / "a.txt").read_text() == "bye\n"
         assert client.words == ""
-        plans = client.of("plan" if version == 1 else "plan_update")
+        plans = client.updates("plan" if version == 1 else "plan_update")
         assert len(plans) == 6
-        assert client.prompt(session, "hello?") == "end_turn"
+        assert client.turn(session, "hello?") == "end_turn"
         assert client.words.startswith("Type a command")
 
 
 def test_the_commands_are_reported_with_hints(tmp_path: Path) -> None:
     with editor() as client:
         client.open(tmp_path)
-        while not (reported := client.of("available_commands_update")):
-            client.receive()
+        reported = client.until(lambda: client.updates("available_commands_update"))
         by_name = {one["name"]: one for one in reported[0]["availableCommands"]}
         assert by_name["read"]["input"] == {"hint": "path [offset] [limit]"}
         assert {"bash", "grep", "help", "parallel"} <= set(by_name)
@@ -186,7 +146,7 @@ def test_a_denied_call_ends_and_is_reported_and_the_next_is_run(tmp_path: Path) 
     with editor() as client:
         client.choice = "reject_once"
         session = client.open(tmp_path)
-        client.prompt(session, "!touch x\n/list")
+        client.turn(session, "!touch x\n/list")
         assert list(client.statuses.values()) == ["failed", "completed"]
         assert not (tmp_path / "x").exists()
         assert client.words.startswith("`!touch x`: ")
@@ -194,14 +154,14 @@ def test_a_denied_call_ends_and_is_reported_and_the_next_is_run(tmp_path: Path) 
 
 def test_permission_allow_asks_nobody(tmp_path: Path) -> None:
     with editor("--permission=allow") as client:
-        client.prompt(client.open(tmp_path), "!touch x")
+        client.turn(client.open(tmp_path), "!touch x")
         assert (tmp_path / "x").exists()
         assert client.asked == []
 
 
 def test_permission_deny_runs_nothing_that_changes_anything(tmp_path: Path) -> None:
     with editor("--permission", "deny") as client:
-        client.prompt(client.open(tmp_path), "!touch x\n/list")
+        client.turn(client.open(tmp_path), "!touch x\n/list")
         assert list(client.statuses.values()) == ["failed", "completed"]
         assert client.asked == []
 
@@ -210,11 +170,11 @@ def test_own_tools_are_commands(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(TOOLS)
     with editor("--tools", str(tmp_path / "own.py")) as client:
         session = client.open(tmp_path)
-        client.prompt(session, "/greet times=2 'dear all'")
-        (announced,) = client.of("tool_call")
+        client.turn(session, "/greet times=2 'dear all'")
+        (announced,) = client.updates("tool_call")
         assert announced["title"] == "Greeting dear all"
         assert announced["rawInput"] == {"name": "dear all", "times": 2}
-        client.prompt(session, "/help greet")
+        client.turn(session, "/help greet")
         assert "- `name`: Who is greeted." in client.words
 
 
@@ -225,10 +185,10 @@ def test_a_script_is_played_whatever_is_typed(tmp_path: Path) -> None:
     )
     with editor("--script", str(script)) as client:
         session = client.open(tmp_path)
-        assert client.prompt(session, "hello") == "end_turn"
+        assert client.turn(session, "hello") == "end_turn"
         assert client.words == "One."
         assert list(client.statuses.values()) == ["completed"]
-        assert client.prompt(session, "again") == "end_turn"
+        assert client.turn(session, "again") == "end_turn"
         assert client.words == "Two."
 
 
@@ -242,7 +202,7 @@ def test_a_handler_of_a_module_needs_one_method(
     monkeypatch.chdir(tmp_path)
     with editor("--handler", "handler:MyHandler") as client:
         session = client.open(tmp_path)
-        assert client.prompt(session, "so?") == "max_tokens"
+        assert client.turn(session, "so?") == "max_tokens"
         assert client.words == "so? True"
 
 
@@ -256,20 +216,20 @@ def test_what_goes_wrong_in_a_handler_is_reported_and_the_session_goes_on(
         session = client.open(tmp_path)
         for _ in range(2):
             if version == 1:
-                with pytest.raises(RuntimeError, match="ConnectionError: the model is out"):
-                    client.prompt(session, "hello")
+                failed = client.answer(client.prompt(session, "hello"))["error"]
+                assert "ConnectionError: the model is out" in failed["message"]
             else:
-                assert client.prompt(session, "hello") == "error"
-                assert "the model is out" in client.updates[-1]["error"]["message"]
+                assert client.turn(session, "hello") == "error"
+                assert "the model is out" in client.updates()[-1]["error"]["message"]
 
 
 def test_a_handler_that_cannot_be_made_is_reported_to_the_editor(tmp_path: Path) -> None:
     (tmp_path / "handler.py").write_text(HANDLER)
     with editor("--handler", f"{tmp_path / 'handler.py'}:Broken") as client:
-        with pytest.raises(RuntimeError, match="no key"):
-            client.open(tmp_path)
-        with pytest.raises(RuntimeError, match="no key"):  # the agent lives
-            client.ask("session/new", cwd=str(tmp_path), mcpServers=[])
+        client.initialize()
+        for _ in range(2):  # the agent lives
+            failed = client.ask("session/new", {"cwd": str(tmp_path), "mcpServers": []})["error"]
+            assert "no key" in failed["message"]
 
 
 def example(language: str, holding: str) -> str:
@@ -284,10 +244,10 @@ def test_the_handler_of_the_document_works(tmp_path: Path) -> None:
     (tmp_path / "handler.py").write_text(example("python", "class MyHandler"))
     with editor("--handler", f"{tmp_path / 'handler.py'}:MyHandler") as client:
         session = client.open(tmp_path)
-        assert client.prompt(session, "what is here?") == "end_turn"
+        assert client.turn(session, "what is here?") == "end_turn"
         assert client.words.startswith("I'll have a look.")
         assert "handler.py" in client.words
-        (announced,) = client.of("tool_call")
+        (announced,) = client.updates("tool_call")
         assert announced["_meta"]["callsheet"]["alias"] == "toolu_01"
 
 
@@ -295,19 +255,19 @@ def test_the_script_of_the_document_works(tmp_path: Path) -> None:
     (tmp_path / "script.json").write_text(example("json", '"say"'))
     with editor("--script", str(tmp_path / "script.json")) as client:
         session = client.open(tmp_path)
-        assert client.prompt(session, "go") == "end_turn"
+        assert client.turn(session, "go") == "end_turn"
         assert list(client.statuses.values()) == ["completed"] * 3
-        assert client.of("usage_update")[0]["used"] == 1200
+        assert client.updates("usage_update")[0]["used"] == 1200
 
 
 def test_titles_and_help_are_in_the_language_that_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("hello\n")
     with editor("--locale", "de") as client:
         session = client.open(tmp_path)
-        client.prompt(session, "/read a.txt\n/help")
+        client.turn(session, "/read a.txt\n/help")
         assert (
-            client.of("tool_call")[0]["title"] == "Liest a.txt"
-            or "a.txt" in client.of("tool_call")[0]["title"]
+            client.updates("tool_call")[0]["title"] == "Liest a.txt"
+            or "a.txt" in client.updates("tool_call")[0]["title"]
         )
         assert "führt einen Shell-Befehl aus" in client.words
 
