@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet.tools.errors import ExecutionFailed
-from callsheet.tools.path_locks import PathLocks
+from callsheet.tools.path_locks import PathClaim, PathLocks
 
 PATHS = [Path(p) for p in ("/w", "/w/a", "/w/b", "/w/a/x", "/w/a/y", "/w/ab", "/other")]
 ASKED = st.lists(
@@ -147,3 +147,24 @@ async def test_what_goes_on_in_the_background_holds_nothing_of_the_call_that_beg
 
     await asyncio.wait_for(asyncio.gather(asyncio.create_task(other()), task), 2)
     assert order == ["other", "background"]
+
+
+async def test_thousands_of_claims_are_compared_with_few_others(monkeypatch):
+    compared, meets = 0, PathClaim.meets
+
+    def counted(claim: PathClaim, other: PathClaim) -> bool:
+        nonlocal compared
+        compared += 1
+        return meets(claim, other)
+
+    monkeypatch.setattr(PathClaim, "meets", counted)
+    claims, count = PathLocks(), 2000
+
+    async def one(reads: list[Path], writes: list[Path]) -> None:
+        async with claims.hold(reads, writes):
+            await asyncio.sleep(0)
+
+    readers = [one([Path(f"/w/{number}")], []) for number in range(count)]
+    writers = [one([], [Path("/w/0")]), one([], [Path("/w/new")])]
+    await asyncio.wait_for(asyncio.gather(*readers, *writers), 10)
+    assert compared < 10 * count

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator
+from heapq import nsmallest
 from pathlib import Path
-from typing import NamedTuple
 
 from callsheet.report.humanize import plural
 from callsheet.tools.errors import InvalidArguments
@@ -19,13 +18,6 @@ from callsheet.tools.tool import tool
 
 MAX_SHOWN = 500
 """Maximum number of paths that are shown."""
-
-
-class _Match(NamedTuple):
-    """A matching path. The most recently changed one sorts first."""
-
-    age: int
-    path: str
 
 
 @tool(kind="search", read_only=True)
@@ -45,26 +37,28 @@ def glob(call: Call, pattern: str, path: Path | None = None) -> ToolResult:
     shown_base = escape_name(call.workspace.show(base))
     check_directory(base, shown_base)
     meant = _relative(pattern, base)
-    found = _Finding(call, base, _compiled(meant))
-    first = heapq.nsmallest(MAX_SHOWN, found)
+    compiled = _compiled(meant)
+    first, total, unreadable = _find(call, base, compiled)
     prefix = "" if base == call.workspace.cwd else f"{call.workspace.show(base).rstrip('/')}/"
-    mark = "/" if found.pattern.only_directories else ""
-    lines = [escape_name(prefix + each.path) + mark for each in first]
-    if found.total:
-        lines += ["", _summary(found)]
+    mark = "/" if compiled.only_directories else ""
+    lines = [escape_name(prefix + each) + mark for each in first]
+    if total:
+        kind = ("directory", "directories") if compiled.only_directories else ("file", "files")
+        cut = f"; the {MAX_SHOWN} that were changed last are shown" if total > MAX_SHOWN else ""
+        lines += ["", f"{plural(total, *kind)}{cut}."]
     else:
         where = f" in {shown_base}" if prefix else ""
         lines.append(f"No files match '{escape_name(pattern)}'{where}.{_deeper(call, base, meant)}")
-    if found.unreadable:
-        what = plural(found.unreadable, "directory", "directories")
+    if unreadable:
+        what = plural(unreadable, "directory", "directories")
         lines.append(f"{what} could not be read.")
     return (
         call.success("\n".join(lines))
         .with_metadata("pattern", pattern)
         .with_metadata("search_path", str(base))
-        .with_metadata("results_count", found.total)
+        .with_metadata("results_count", total)
         .with_metadata("shown", len(first))
-        .with_metadata("truncated", found.total > len(first))
+        .with_metadata("truncated", total > len(first))
     )
 
 
@@ -95,32 +89,21 @@ def _compiled(pattern: str) -> Glob:
         raise InvalidArguments(f"pattern: {pattern!r}: {exc}") from None
 
 
-class _Finding:
-    """The matches to show, and the total number of matches."""
+def _find(call: Call, base: Path, pattern: Glob) -> tuple[list[str], int, int]:
+    """Return the paths to show, and the numbers of all that match and of directories that can't be read."""
+    total = 0
 
-    def __init__(self, call: Call, base: Path, pattern: Glob) -> None:
-        self.total: int = 0
-        self.unreadable: int = 0
-        self.pattern: Glob = pattern
-        self._call: Call = call
-        self._base: Path = base
+    def matches() -> Iterator[tuple[int, str]]:
+        nonlocal total
+        for found in walk:
+            is_meant = found.is_directory == pattern.only_directories
+            if is_meant and pattern.path.fullmatch(found.path) and not _leads_in(found):
+                total += 1
+                yield -_changed(found), found.path
 
-    def __iter__(self) -> Iterator[_Match]:
-        matches, directories = self.pattern.path.fullmatch, self.pattern.only_directories
-        with Walk(
-            str(self._base),
-            inside=self.pattern.inside.fullmatch,
-            ended=lambda: self._call.has_ended,
-        ) as walk:
-            for found in walk:
-                if (
-                    found.is_directory == directories
-                    and matches(found.path)
-                    and not _leads_in(found)
-                ):
-                    self.total += 1
-                    yield _Match(-_changed(found), found.path)
-            self.unreadable = walk.unreadable
+    with Walk(str(base), inside=pattern.inside.fullmatch, ended=lambda: call.has_ended) as walk:
+        first = [path for _, path in nsmallest(MAX_SHOWN, matches())]
+        return first, total, walk.unreadable
 
 
 def _leads_in(found: WalkEntry) -> bool:
@@ -135,17 +118,10 @@ def _changed(found: WalkEntry) -> int:
         return 0  # it is gone already
 
 
-def _summary(found: _Finding) -> str:
-    only_directories = found.pattern.only_directories
-    kind = ("directory", "directories") if only_directories else ("file", "files")
-    cut = f"; the {MAX_SHOWN} that were changed last are shown" if found.total > MAX_SHOWN else ""
-    return f"{plural(found.total, *kind)}{cut}."
-
-
 def _deeper(call: Call, base: Path, pattern: str) -> str:
     """Return a hint at what a pattern for the directory itself would find below it."""
     if "/" in pattern:
         return ""
     deep = f"**/{pattern}"
-    there = sum(1 for _ in _Finding(call, base, _compiled(deep)))
+    _, there, _ = _find(call, base, _compiled(deep))
     return f" {plural(there, 'file')} further down: {deep!r}." if there else ""

@@ -14,8 +14,9 @@ import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, suppress
+from heapq import nsmallest
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeAlias
+from typing import BinaryIO, NamedTuple
 
 from callsheet.tools.errors import ToolError
 from callsheet.tools.fs.dirfd import open_regular
@@ -39,9 +40,6 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _MAX_TEXT = 4 * MAX_WIDTH
 """Characters of a line; ripgrep counts graphemes, which may have any number of them."""
 
-_INLINE = 1 << 18
-"""Bytes of counts that are read in the event loop; more than that is read in a thread."""
-
 _VERIFIED = 1000
 """Files at least, among those that match, that are opened to make sure that they are what they seem."""
 
@@ -49,9 +47,6 @@ _BATCH = 100
 """Files that are open at the same time."""
 
 _OPEN_FILES = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"  # noqa: PTH112
-
-_Count: TypeAlias = "tuple[bytes, bytes, int]"
-"""How a path is sorted, the path, and the number of lines that match in it."""
 
 
 class FoundLine(NamedTuple):
@@ -97,14 +92,11 @@ async def search(query: Query, base: Path, *, is_file: bool, limit: int, context
         raise PatternError("no line holds a NUL character")
     if len(query.pattern) > MAX_PATTERN:
         raise PatternError(f"it is longer than {MAX_PATTERN:,} characters")
-    tally, unreadable = _Tally(max(limit, _VERIFIED)), 0
-    if is_file:
-        tally.add(b"", 0)
-    else:
-        unreadable = await _count_tree(query, str(base), tally)
-    first, total, files = tally.finish()
+    first, total, files, unreadable = [base], 0, 0, 0
+    if not is_file:
+        first, total, files, unreadable = await _count_tree(query, base, max(limit, _VERIFIED))
     shown = list[FileMatches]()
-    async for found in _verified(query, [base / path for path in first], limit, context):
+    async for found in _verified(query, first, limit, context):
         total += found.total
         files += found.total > 0
         if found.lines:
@@ -115,60 +107,37 @@ async def search(query: Query, base: Path, *, is_file: bool, limit: int, context
 # The first pass
 
 
-async def _count_tree(query: Query, base: str, tally: _Tally) -> int:
-    """Count matching lines in each file of a tree, and return how many files could not be read."""
-    wanted = path_filter(query.glob) if query.glob else None
+async def _count_tree(query: Query, base: Path, limit: int) -> tuple[list[Path], int, int, int]:
+    """Count matching lines in each file of a tree.
 
-    def read(output: BinaryIO) -> None:
+    Returns:
+        The first files in the order of paths, the numbers of matching lines and of files beyond them, and the
+        number of files that could not be read.
+    """
+    wanted = path_filter(query.glob) if query.glob else None
+    total = files = 0
+
+    def read(output: BinaryIO) -> Iterator[tuple[bytes, str, int]]:
+        nonlocal total, files
         for name, count in _counts(output):
             path = os.fsdecode(name).removeprefix("./")
             if wanted is not None and not wanted(path):
                 continue
             if not is_exact and walk.passes_by(path):
                 continue
-            tally.add(os.fsencode(path), count)
+            total += count
+            files += 1
+            # Sorted so, what is in a directory stands together: "/" comes before every other character.
+            yield os.fsencode(path).replace(b"/", b"\0"), path, count
 
-    with Walk(base, hidden=False) as walk:
+    with Walk(str(base), hidden=False) as walk:
         # Ripgrep forgets rules from above, and narrowing a search by names brings back hidden files.
         is_exact = wanted is None and not walk.scope.prefix
-        command = query.count_tree(walk.scope)
-        async with ripgrep.run(command, base) as finished:
+        async with ripgrep.run(query.count_tree(walk.scope), str(base)) as finished:
             unreadable = ripgrep.unreadable_count(finished)
-            size = finished.output.seek(0, os.SEEK_END)
-            finished.output.seek(0)
-            if size > _INLINE:
-                await in_thread(lambda: read(finished.output))
-            else:
-                read(finished.output)
-    return unreadable
-
-
-class _Tally:
-    """Adds up counts, and holds the first files in the order of paths, however many files there are."""
-
-    def __init__(self, limit: int) -> None:
-        self._total: int = 0
-        self._files: int = 0
-        self._limit: int = limit
-        self._first: list[_Count] = []
-
-    def add(self, path: bytes, count: int) -> None:
-        # Sorted so, what is in a directory stands together: "/" comes before every other character.
-        self._first.append((path.replace(b"/", b"\0"), path, count))
-        if len(self._first) > 4 * self._limit:
-            self._cut()
-
-    def finish(self) -> tuple[list[str], int, int]:
-        """Return the first files, and how many lines and files there are beyond."""
-        self._cut()
-        return [os.fsdecode(path) for _, path, _ in self._first], self._total, self._files
-
-    def _cut(self) -> None:
-        self._first.sort()
-        beyond = self._first[self._limit :]
-        del self._first[self._limit :]
-        self._files += len(beyond)
-        self._total += sum(count for _, _, count in beyond)
+            first = await in_thread(lambda: nsmallest(limit, read(finished.output)))
+    total -= sum(count for _, _, count in first)
+    return [base / path for _, path, _ in first], total, files - len(first), unreadable
 
 
 def _counts(output: BinaryIO) -> Iterator[tuple[bytes, int]]:
