@@ -79,7 +79,8 @@ def _one_by_one(ends: Proxy, said: list[bytes]) -> None:
 
 def _at_once(ends: Proxy, pieces: list[bytes], expected: int | None) -> None:
     found = ends.flood(pieces, END.encode())
-    if expected is not None and found != expected:
+    # A word that may be the beginning of a key is sent together with the next one.
+    if expected is not None and not 0.9 * expected <= found <= expected:
         raise RuntimeError(f"{found} lines have arrived, not {expected}")
 
 

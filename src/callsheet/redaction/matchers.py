@@ -172,6 +172,7 @@ _LINES = re.compile(
 _LONG = re.compile(rb"[A-Za-z0-9+/]{56,}={0,2}")
 _MIXED = re.compile(rb"(?=[a-z0-9+/]*[A-Z])(?=[A-Z0-9+/]*[a-z])(?=[A-Za-z+/]*[0-9])")
 _LAST_RUN = re.compile(_RUN)
+_SPACE = re.compile(rb"\s")
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _BEGUN = 8
 """Letters from which on a line of data may have begun."""
@@ -242,8 +243,11 @@ class KeyBlock:
         found = self.find(data, edge) if edge >= 0 else None
         return high if found is None else max(high, found[1])
 
-    def goes_on(self, data: bytes, size: int) -> bool:
-        """Return whether an unfinished block just goes on in the last `size` bytes."""
+    def goes_on(self, data: bytes, place: int, size: int) -> bool:
+        """Return whether an unfinished block that begins at a place goes on in the last `size` bytes."""
+        is_sure = self._pattern.match(data, place) or _LONG.match(data, place)
+        if not is_sure and _SPACE.search(data, len(data) - size):
+            return False  # it was a word, such as a long name in a sentence, and a space ends it
         if data.find(b"-", len(data) - size) >= 0:
             return False
         return _LAST_RUN.search(data, max(0, len(data) - GAP // 2)) is not None

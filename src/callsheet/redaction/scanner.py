@@ -232,7 +232,11 @@ class Scanner:
     def finds(self, data: bytes, gate: Gate | None = None) -> bool:
         """Return whether there may be anything, at first sight."""
         finds = (gate or self.gate).finds
-        return finds(data) or any(finds(view.text) for view in views(data, Budget()))
+        if finds(data):
+            return True
+        # Asked here, too: this is done for each piece of an agent's text, and most have neither.
+        is_encoded = b"\x1b" in data or b"%" in data
+        return is_encoded and any(finds(view.text) for view in views(data, Budget()))
 
     def _find_encoded(
         self, data: bytes, budget: Budget, runs: list[tuple[int, int]], depth: int

@@ -82,7 +82,7 @@ class StreamRedactor:
         if self.held - len(chunk) < _FEW:
             return False
         if begun.block is not None:
-            return begun.block.goes_on(self._data, len(chunk))
+            return begun.block.goes_on(self._data, begun.place, len(chunk))
         return begun.goes_on is not None and begun.goes_on.fullmatch(chunk) is not None
 
     def flush(self) -> bytes:
@@ -151,6 +151,7 @@ class StreamRedactor:
         # Where there is so much to look at, looking at it again each time would take too long.
         start = max(0, hold - _BACK) if crowded else _context_start(data, hold, CONTEXT)
         self._data, self._done = data[start:], hold - start
+        self._begun = self._begun._replace(place=max(0, self._begun.place - start))
         return b"".join(parts)
 
 

@@ -37,6 +37,8 @@ class Driver:
         self._began: float = time.monotonic()
         # Whether the client was sent half a line: then nothing else may be sent before the rest of it.
         self._is_within: bool = False
+        # When something is due. It does not change by lines that pass unchanged.
+        self._due: float | None = None
 
     def now(self) -> float:
         """Return the time of the pipeline."""
@@ -72,8 +74,7 @@ class Driver:
     @property
     def wait(self) -> float | None:
         """Seconds until something is due, if it may be sent."""
-        due = None if self._is_within else self.pipeline.due
-        return None if due is None else due - self.now()
+        return None if self._due is None else self._due - self.now()
 
     def tick(self) -> None:
         """Do what is due."""
@@ -131,6 +132,7 @@ class Driver:
                 self._recorder.write("agent->client", recorded)
             self.to_client += pipeline.to_client
             pipeline.to_client.clear()
+        self._due = None if self._is_within else pipeline.due
 
 
 def start(command: Sequence[str]) -> Between:

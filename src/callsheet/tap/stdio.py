@@ -254,23 +254,25 @@ class Relay(Thread):
 
     def run(self) -> None:
         """Pass on what comes until the agent has ended, and the client has read all of it."""
+        traffic, poll = self._traffic, self._poll.poll
         to_agent, to_client = self._ways
         try:
             while not (self._has_ended and to_client.target < 0):
                 if to_agent.is_changed or to_client.is_changed:
                     self._watch()
-                wait = self._traffic.wait
+                wait = traffic.wait
                 if wait is not None and wait <= 0:
-                    self._traffic.tick()
+                    traffic.tick()
                     to_agent.collect()
                     to_client.collect()
                     continue
-                events = self._poll.poll(self._patience(wait))
+                events = poll(self._patience(wait))
                 for descriptor, found in events:
                     self._watched[descriptor][1](found)
-                for way in self._ways:
-                    if way.out or way.source < 0:
-                        way.collect()
+                if to_client.out or to_client.source < 0:
+                    to_client.collect()
+                if to_agent.out or to_agent.source < 0:
+                    to_agent.collect()
                 if self._has_ended or to_client.target < 0:
                     self._look_around(time.monotonic(), is_idle=not events)
         finally:

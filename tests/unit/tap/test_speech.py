@@ -69,3 +69,11 @@ def test_a_long_word_does_not_stop_the_tap(text: str) -> None:
     out = run.feed(text) + run.feed("end ") + run.end()
     assert out == f"{text}end "
     assert time.perf_counter() - begun < 2
+
+
+def test_a_long_name_is_not_held_beyond_the_next_word() -> None:
+    run = TextRun(Redactor())
+    pieces = ["raises `", "FileNot", "FoundEr", "ror", "`", " from", " inside", " the", " parser."]
+    passed = [run.feed(piece) for piece in pieces]
+    assert "".join(passed[:6]) == "raises `FileNotFoundError` from"
+    assert "".join(passed) == "".join(pieces)
