@@ -9,7 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 from callsheet.report.fields import Kind, ToolCallLocation, ToolKind, to_kind
 from callsheet.report.json import JsonObject
@@ -34,6 +34,22 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}").fullmatch
 _READING = (ToolKind.READ, ToolKind.SEARCH, ToolKind.THINK)
 
 
+class ToolOptions(TypedDict, total=False):
+    """What can be declared of a tool; see `tool`. MCP servers declare `annotations`."""
+
+    kind: Kind | str | None
+    title: str | None
+    locations: Sequence[str] | Locate | None
+    read_only: bool | None
+    timeout: float | None
+    permission: Permission
+    writes: Sequence[str] | None
+    reads: Sequence[str] | None
+    annotations: Mapping[str, Any] | None
+    preview: Preview | None
+    scope: Scope | None
+
+
 class Tool:
     """A function, and everything that a model, a user and the executor need to know about it.
 
@@ -49,23 +65,15 @@ class Tool:
         name: str,
         description: str,
         parameters: Parameters,
-        *,
-        kind: Kind | str | None = None,
-        title: str | None = None,
-        locations: Sequence[str] | Locate | None = None,
-        read_only: bool | None = None,
-        timeout: float | None = None,
-        permission: Permission = None,
-        writes: Sequence[str] | None = None,
-        reads: Sequence[str] | None = None,
-        annotations: Mapping[str, Any] | None = None,
-        preview: Preview | None = None,
-        scope: Scope | None = None,
+        **options: Unpack[ToolOptions],
     ) -> None:
         if not _NAME(name):
             raise BadTool(
                 f"tool {name!r}: a name has letters, digits, '_', '-' and '.', at most 128 of them"
             )
+        if unknown := options.keys() - ToolOptions.__annotations__.keys():
+            raise BadTool(f"tool {name!r}: there is no option {', '.join(sorted(unknown))}")
+        kind, timeout = options.get("kind"), options.get("timeout")
         if timeout is not None and not timeout > 0:
             raise BadTool(f"tool {name!r}: timeout: expected seconds above 0, got {timeout}")
         self.function: Callable[..., Any] = function
@@ -73,21 +81,22 @@ class Tool:
         self.description: str = description
         self.parameters: Parameters = parameters
         self.kind: Kind | None = None if kind is None else to_kind(kind)
-        self.title: str | None = title
-        self.locations: Sequence[str] | Locate | None = locations
+        self.title: str | None = options.get("title")
+        self.locations: Sequence[str] | Locate | None = options.get("locations")
+        read_only, writes = options.get("read_only"), options.get("writes")
         self.read_only: bool = self.kind in _READING if read_only is None else read_only
         self.timeout: float | None = timeout
-        self.permission: Permission = permission
-        self.annotations: Mapping[str, Any] | None = annotations
-        self.preview: Preview | None = preview
-        self.scope: Scope | None = scope
+        self.permission: Permission = options.get("permission")
+        self.annotations: Mapping[str, Any] | None = options.get("annotations")
+        self.preview: Preview | None = options.get("preview")
+        self.scope: Scope | None = options.get("scope")
         self.how: How = _how(function)
         self._checker: Checker | None = None
         self.paths: tuple[PathArgument, ...] = parameters.paths
         names = frozenset(path.name for path in self.paths)
         own = frozenset[str]() if self.read_only else names
         self.writes: frozenset[str] = own if writes is None else self._paths("writes", writes)
-        others = names - self.writes
+        others, reads = names - self.writes, options.get("reads")
         self.reads: frozenset[str] = others if reads is None else self._paths("reads", reads)
         self.__doc__ = description
         self.__name__ = name
@@ -99,9 +108,7 @@ class Tool:
         description: str,
         schema: JsonObject,
         function: Callable[..., Any],
-        *,
-        read_only: bool = False,
-        **declared: Any,
+        **options: Unpack[ToolOptions],
     ) -> Tool:
         """Return a tool whose schema does not come from its function.
 
@@ -110,11 +117,10 @@ class Tool:
             description: What a model reads about the tool.
             schema: The JSON Schema of the arguments.
             function: Called as `function(call, arguments)`.
-            read_only: Whether the tool changes nothing.
-            declared: Further arguments of `Tool`.
+            options: As in `tool`.
         """
         parameters = Parameters(schema, None, (), takes_call=True)
-        return cls(function, name, description, parameters, read_only=read_only, **declared)
+        return cls(function, name, description, parameters, **options)
 
     @property
     def schema(self) -> JsonObject:
@@ -180,16 +186,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    kind: Kind | str | None = None,
-    title: str | None = None,
-    locations: Sequence[str] | Locate | None = None,
-    read_only: bool | None = None,
-    timeout: float | None = None,
-    permission: Permission = None,
-    writes: Sequence[str] | None = None,
-    reads: Sequence[str] | None = None,
-    preview: Preview | None = None,
-    scope: Scope | None = None,
+    **options: Unpack[ToolOptions],
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -197,7 +194,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    **declared: Any,
+    **options: Unpack[ToolOptions],
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Turn a function, sync or async, into a tool: `@tool` or `@tool(kind="read", title="Reading {path}")`.
 
@@ -229,7 +226,7 @@ def tool(
         named = name or getattr(function, "__name__", "")
         doc = read_docstring(function.__doc__)
         parameters = read_signature(function, named, doc)
-        return Tool(function, named, description or doc.text, parameters, **declared)
+        return Tool(function, named, description or doc.text, parameters, **options)
 
     return make if function is None else make(function)
 

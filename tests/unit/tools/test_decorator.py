@@ -164,6 +164,8 @@ def test_other_mistakes_are_refused_when_the_tool_is_made():
         tool(writes=["path"])(good)
     with pytest.raises(BadTool, match="above 0, got -1"):
         tool(timeout=-1)(good)
+    with pytest.raises(BadTool, match="there is no option tiemout"):
+        tool(tiemout=1)(good)  # pyright: ignore[reportCallIssue]
     with pytest.raises(BadTool, match="a name has letters"):
         tool(name="a b")(good)
     with pytest.raises(ValueError, match="kind"):

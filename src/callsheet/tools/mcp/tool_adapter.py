@@ -10,9 +10,9 @@ import math
 import os
 import re
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
@@ -23,7 +23,7 @@ import msgspec
 from callsheet.describe.classify import reading_kind
 from callsheet.report.content import ToolCallContent
 from callsheet.report.errors import InvalidContent
-from callsheet.report.json import JsonObject, JsonValue
+from callsheet.report.json import JsonObject
 from callsheet.tools.errors import ExecutionFailed
 from callsheet.tools.tool import Tool
 
@@ -35,33 +35,12 @@ if TYPE_CHECKING:
     from callsheet.tools.session import Call
 
 
-class Unusable(ValueError):
-    """A schema can't be used to check anything."""
-
-
-Check: TypeAlias = Callable[[JsonValue], str | None]
-
-
-def compiled(schema: Mapping[str, Any]) -> Check:
-    """Return a function that validates a value, and returns what is wrong with it, or None.
-
-    Raises:
-        Unusable: The schema is invalid, or refers to something that would have to be fetched.
-    """
+def _compiled(schema: Mapping[str, Any]) -> jsonschema_rs.Validator | str:
+    """Return what validates by a schema; or, if it is invalid or refers to something remote, why not."""
     try:
-        validator = jsonschema_rs.validator_for(dict(schema), retriever=_refuse)
+        return jsonschema_rs.validator_for(dict(schema), retriever=_refuse)
     except (ValueError, TypeError, RecursionError) as exc:
-        raise Unusable(str(exc).splitlines()[0] if str(exc) else type(exc).__name__) from None
-
-    def check(value: JsonValue) -> str | None:
-        try:
-            validator.validate(value)
-        except jsonschema_rs.ValidationError as exc:
-            where = "/".join(map(str, exc.instance_path))
-            return f"{where}: {exc.message}" if where else exc.message
-        return None
-
-    return check
+        return str(exc).partition("\n")[0] or type(exc).__name__
 
 
 def _refuse(uri: str) -> Any:
@@ -73,17 +52,15 @@ _LINE = re.compile(r"L?(\d{1,9})\b")
 
 def make_tool(server: Server, name: str, declared: types.Tool) -> tuple[Tool, list[str]]:
     """Return the tool for a server's declaration, and what was wrong with the declaration."""
-    schema, check, problems = declared.input_schema, None, list[str]()
-    try:
-        compiled(schema)
-    except Unusable as exc:
+    schema, output, problems = declared.input_schema, None, list[str]()
+    why_not = _compiled(schema)
+    if isinstance(why_not, str):
         schema = {"type": "object"}
-        problems.append(f"its schema can't be used, so any arguments are let through: {exc}")
+        problems.append(f"its schema can't be used, so any arguments are let through: {why_not}")
     if declared.output_schema is not None:
-        try:
-            check = compiled(declared.output_schema)
-        except Unusable as exc:
-            problems.append(f"the schema of its output can't be used: {exc}")
+        output = _compiled(declared.output_schema)
+        if isinstance(output, str):
+            problems.append(f"the schema of its output can't be used: {output}")
     hints: dict[str, Any] = {}
     if declared.annotations is not None:
         hints = declared.annotations.model_dump(by_alias=True, mode="json", exclude_none=True)
@@ -93,7 +70,7 @@ def make_tool(server: Server, name: str, declared: types.Tool) -> tuple[Tool, li
 
     async def run(call: Call, arguments: dict[str, Any]) -> ToolResult:
         result = await server.call(declared.name, arguments, _progress_of(call))
-        made = _result(call, declared, result, check)
+        made = _result(call, declared, result, None if isinstance(output, str) else output)
         return made.with_metadata("mcp_server", server.config.name)
 
     tool = Tool.from_schema(
@@ -128,7 +105,10 @@ def _number(value: float | None) -> float | None:
 
 
 def _result(
-    call: Call, declared: types.Tool, answer: types.CallToolResult, check: Check | None
+    call: Call,
+    declared: types.Tool,
+    answer: types.CallToolResult,
+    output: jsonschema_rs.Validator | None,
 ) -> ToolResult:
     blocks = [_converted(block) for block in answer.content]
     texts = [text for text, _ in blocks if text]
@@ -147,14 +127,20 @@ def _result(
     metadata: JsonObject = {"mcp_tool": declared.name}
     if structured is not None:
         metadata["structured_content"] = structured
-    if check is not None and not answer.is_error:
-        wrong = (
-            "there is none, though the tool declares a schema for it"
-            if structured is None
-            else check(structured)
-        )
+    if output is not None and not answer.is_error:
+        wrong = _wrong_output(output, structured)
         metadata |= {"structured_content_error": wrong} if wrong else {}
     return result.with_all_metadata(metadata)
+
+
+def _wrong_output(validator: jsonschema_rs.Validator, structured: Any) -> str | None:
+    if structured is None:
+        return "there is none, though the tool declares a schema for it"
+    error = next(validator.iter_errors(structured), None)
+    if error is None:
+        return None
+    where = "/".join(map(str, error.instance_path))
+    return f"{where}: {error.message}" if where else error.message
 
 
 # Blocks: the text of each for the model, and its content for the user
