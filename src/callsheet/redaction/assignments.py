@@ -77,9 +77,6 @@ SET = fields.SET_BEGUN + _WORD + rb"[A-Za-z0-9_.-]{0,20}[ \t]"
 FLAGGED = rb"-[A-Za-z0-9_.-]{0,40}" + _WORD + rb"""[A-Za-z0-9_.-]{0,20}[ \t]"""
 """Where a flag with a value after a space may be. It begins with a dash."""
 
-HEADED = rb"(?i:authorization|cookie)[^\n:]{0,80}:"
-"""Where a header may be."""
-
 _JOINT = re.compile(
     rb"""[A-Za-z0-9_.-]{0,64}(?:\\{0,3}["'`])?\]?"""
     + _GAP
@@ -195,14 +192,14 @@ def _field_pair(data: bytes, field: fields.Field | None, before: bytes) -> Pair 
             bare and _is_code(value + _call(data, field.end, None))
         )
     elif family == "password" or field.form in ("record", "element"):
-        secret = len(value) >= _TOLD and is_mixed(value) and not is_wordy(value)
+        secret = len(value) >= _LEAST and is_mixed(value) and not is_wordy(value)
     else:
         secret = is_random(value)
     return Pair(family, field.start, field.end, not field.closed, secret, field.goes_on)
 
 
 _DUMMY = 3
-_TOLD = 8
+_LEAST = 8
 
 
 def _name_start(data: bytes, place: int) -> int:
@@ -419,7 +416,7 @@ def _is_code(value: bytes) -> bool:
         _BRACKET.search(value) is not None
         or not is_mixed(value)
         or is_wordy(value)
-        or len(value) < _TOLD
+        or len(value) < _LEAST
     )
 
 

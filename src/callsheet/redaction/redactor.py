@@ -167,10 +167,8 @@ class Redactor:
 
     def spared(self, text: str) -> str:
         """Return a text without what is allowed: what the user declared not to be secret."""
-        for entry in self._allow:
-            is_pattern = entry.startswith("re:")
-            text = re.sub(entry[3:], "", text) if is_pattern else text.replace(entry, "")
-        return text
+        allow = self._scanner.allow
+        return allow.sub(b"", _bytes(text)).decode("utf-8", "surrogatepass") if allow else text
 
     def quick_check(self) -> QuickCheck:
         """Return a quick check of a text that comes in pieces.

@@ -181,7 +181,8 @@ class Scanner:
         self.rules = [RuleMatcher(rule) for rule in rules]
         self.known = known
         self._by_length = sorted(known, key=len, reverse=True)
-        self._allowed, self._allow = _allow_list(allow)
+        self.allow = _allow_pattern(allow)
+        """Matches what the user declared not to be a secret."""
         self._at: dict[bytes, tuple[list[RuleMatcher], list[bytes]]] = {}
         self.work: int = 0
         """How many places were looked at so far. Tests hold it down."""
@@ -195,7 +196,8 @@ class Scanner:
     def patterns(self) -> list[bytes]:
         """Return what the gate searches for: rules, secret names, known values, text in base64."""
         rules = [simplified(rule.rule.pattern.encode()) for rule in self.rules]
-        return [*rules, *PAIRS, *known_patterns(self.known, _PREFIX), BASE64]
+        known = [re.escape(form[:_PREFIX]) for form in self.known]
+        return [*rules, *PAIRS, *known, BASE64]
 
     # --- one whole text
 
@@ -270,12 +272,13 @@ class Scanner:
     ) -> list[Span]:
         """Look at all places. Where base64 stands is added to `runs`."""
         found: list[Span] = []
-        done = 0
-        for start in range(0, len(data), _BLOCK):
+        place = 0
+        while place < len(data):
+            end = (place // _BLOCK + 1) * _BLOCK
+            after = self._find_in(data, place, end, budget, found, runs)
             if is_new:
-                budget.earn(min(_BLOCK, len(data) - start))
-            if start + _BLOCK > done:
-                done = self._find_in(data, max(start, done), start + _BLOCK, budget, found, runs)
+                budget.earn(min(after, len(data)) - place)
+            place = after
         found = merged(data, found)
         return beside_marks(data, found) if found and OPENING in data else found
 
@@ -310,14 +313,9 @@ class Scanner:
                 cost += _FINDING
             self.spend(budget, cost)
             if len(found) > before and found[-1].end - place > REACH:
-                after = found[-1].end - _LONG
-            elif run is not None and run[1] - place > REACH:
-                after = run[1] - _LONG
-            else:
-                continue
-            if after >= end:
-                return after
-            return self._find_in(data, after, end, budget, found, runs)
+                return found[-1].end - _LONG
+            if run is not None and run[1] - place > REACH:
+                return run[1] - _LONG
         return end
 
     def _hide(self, data: bytes, place: int, found: list[Span]) -> int:
@@ -340,7 +338,7 @@ class Scanner:
         for form in known:
             if data.startswith(form, place):
                 name, secret = self.known[form]
-                self._add(found, data, place, place + len(form), name, 0, secret)
+                self._add(found, data, Span(place, place + len(form), name, 0, secret))
                 break
         cost = 0
         for rule in rules:
@@ -348,7 +346,8 @@ class Scanner:
                 span = rule.find(data, place)
                 cost += rule.cost if span is None else (span[1] - place) // _MUCH
                 if span is not None:
-                    self._add(found, data, *span, rule.rule.id, 1 + rule.has_group)
+                    secret = data[span[0] : span[1]]
+                    self._add(found, data, Span(*span, rule.rule.id, 1 + rule.has_group, secret))
         return cost
 
     def _read_pair(self, data: bytes, place: int, found: list[Span]) -> int:
@@ -360,7 +359,8 @@ class Scanner:
         if pair is None:
             return 0
         if pair.secret:
-            self._add(found, data, pair.start, pair.end, pair.family, 3)
+            secret = data[pair.start : pair.end]
+            self._add(found, data, Span(pair.start, pair.end, pair.family, 3, secret))
         return pair.end if pair.end - pair.start > _LONG else 0
 
     def candidates(self, begin: bytes) -> tuple[list[RuleMatcher], list[bytes]]:
@@ -378,23 +378,13 @@ class Scanner:
             found = self._at[begin] = (rules, known)
         return found
 
-    def _add(
-        self,
-        found: list[Span],
-        data: bytes,
-        start: int,
-        end: int,
-        rule: str,
-        rank: int,
-        secret: bytes = b"",
-    ) -> None:
-        shown = data[start:end]
-        if not self.allows(shown):
-            found.append(Span(start, end, rule, rank, secret or shown))
+    def _add(self, found: list[Span], data: bytes, span: Span) -> None:
+        if not self.allows(data[span.start : span.end]):
+            found.append(span)
 
     def allows(self, secret: bytes) -> bool:
         """Return whether the user declared that this is not a secret."""
-        return secret in self._allowed or bool(self._allow and self._allow.fullmatch(secret))
+        return self.allow is not None and self.allow.fullmatch(secret) is not None
 
     def knows(self, secret: bytes) -> bool:
         """Return whether this is a known value, in one of its forms, and nothing else."""
@@ -404,21 +394,15 @@ class Scanner:
 PAIRS = (assignments.ASSIGNED, assignments.FLAGGED, assignments.STRUCTURED, assignments.SET)
 
 
-def known_patterns(known: Iterable[bytes], size: int) -> list[bytes]:
-    """Return patterns for the first bytes of known values."""
-    return [re.escape(form[:size]) for form in known]
-
-
-def _allow_list(allow: Iterable[str]) -> tuple[frozenset[bytes], re.Pattern[bytes] | None]:
+def _allow_pattern(allow: Iterable[str]) -> re.Pattern[bytes] | None:
     """Take values as they are; after `re:`, a pattern that a value must match as a whole."""
-    values: set[bytes] = set()
     patterns: list[bytes] = []
     for entry in allow:
         if entry.startswith("re:"):
             check(Rule("allow", entry[3:]))
             patterns.append(b"(?:" + entry[3:].encode() + b")")
         elif entry:
-            values.add(entry.encode("utf-8", "surrogatepass"))
+            patterns.append(re.escape(entry.encode("utf-8", "surrogatepass")))
         else:
             raise InvalidRule("allow: an empty entry allows nothing; leave it out")
-    return frozenset(values), re.compile(b"|".join(patterns)) if patterns else None
+    return re.compile(b"|".join(patterns)) if patterns else None

@@ -138,17 +138,13 @@ def merged(data: bytes, found: list[Span]) -> list[Span]:
     """Join what overlaps, the wider span's rule first."""
     found.sort(key=lambda span: (span.start, -span.end, span.rank))
     joined: list[Span] = []
-    ends: list[int] = []
     for span in found:
-        if joined and span.start < ends[-1]:
-            ends[-1] = max(ends[-1], span.end)
-        else:
+        last = joined[-1] if joined else None
+        if last is None or span.start >= last.end:
             joined.append(span)
-            ends.append(span.end)
-    return [
-        span if span.end == end else span._replace(end=end, secret=data[span.start : end])
-        for span, end in zip(joined, ends, strict=True)
-    ]
+        elif span.end > last.end:
+            joined[-1] = last._replace(end=span.end, secret=data[last.start : span.end])
+    return joined
 
 
 _A_MARK = b"[redacted:x]"

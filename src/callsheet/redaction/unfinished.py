@@ -52,7 +52,6 @@ from callsheet.redaction.scanner import (
     Budget,
     Gate,
     Scanner,
-    known_patterns,
     make_gate,
     simplified,
 )
@@ -84,17 +83,17 @@ class Unfinished:
         self._scanner = scanner
         self._rules = scanner.rules
         self._known = scanner.known
-        self._wordy = [rule for rule in self._rules if not rule.literals]
+        self._has_wordy = any(not rule.literals for rule in self._rules)
 
     # Gates for what has begun. They are made when the first stream is: most processes have none.
 
     @cached_property
     def _openers(self) -> Gate:
-        return make_gate((assignments.HEADED, *PAIRS, *self._opening_patterns()))
+        return make_gate((*PAIRS, *self._opening_patterns()))
 
     @cached_property
     def _known_openers(self) -> Gate:
-        return make_gate(tuple(known_patterns(self._known, _OPENER)))
+        return make_gate(tuple(re.escape(form[:_OPENER]) for form in self._known))
 
     @cached_property
     def _harmless(self) -> Gate:
@@ -126,8 +125,8 @@ class Unfinished:
     def _undecided(self, data: bytes, start: int, budget: Budget) -> Begun:
         found = self._opened(data, start, budget)
         place = found.place
-        if self._wordy:
-            place = min(place, *(_run_start(data, rule) for rule in self._wordy))
+        if self._has_wordy:
+            place = min(place, _word_start(data))
         place = min(place, self._known_begun(data), self._partial(data))
         if place < found.place:
             found = Begun(place)
@@ -223,10 +222,8 @@ def _open_pair(data: bytes, place: int, found: Begun) -> tuple[Begun, int]:
     return Begun(pair.start, pair.goes_on), read_to
 
 
-def _run_start(data: bytes, rule: RuleMatcher) -> int:
+def _word_start(data: bytes) -> int:
     """Find where a rule without literals may have begun: anywhere in the last word."""
-    if rule.rule.open == "token":
-        return len(data.rstrip(_TOKEN_LETTERS))
     return max(data.rfind(stop) for stop in (b" ", b"\n", b"\t", b"\r", b'"', b"'", b"<", b">")) + 1
 
 
@@ -251,7 +248,7 @@ _ENOUGH = 16
 
 def _beginnings(rules: Iterable[RuleMatcher], known: Iterable[bytes]) -> list[bytes]:
     """Return what a text may end with, or what may stand in it, if a secret has begun."""
-    found = [assignments.HEADED, re.escape(OPENING), LINE_BEGUN, BASE64_BEGUN, CODE_BEGUN]
+    found = [re.escape(OPENING), LINE_BEGUN, BASE64_BEGUN, CODE_BEGUN]
     for rule in rules:
         found += _of_rule(rule)
     return found + [_of_known(form) for form in known]
