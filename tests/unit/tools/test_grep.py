@@ -21,7 +21,7 @@ from callsheet.testing import Recorder, check_tool
 from callsheet.tools.search import ripgrep
 from callsheet.tools.search.globs import path_filter
 from callsheet.tools.search.matches import render, search
-from callsheet.tools.search.ripgrep import Query
+from callsheet.tools.search.ripgrep import LineQuery
 from callsheet.tools.search.walk import Walk
 from tests.support.files import Trees, reachable, without_rights
 from tests.support.processes import new_token, wait_until_gone, with_token
@@ -452,7 +452,7 @@ def test_totals_and_first_lines_are_those_of_a_search_of_every_line(seed: int) -
         glob = trees.chance.choice([None, trees.chance.choice(["", "!"]) + trees.glob()])
         pattern, limit = trees.chance.choice(PATTERNS), trees.chance.choice([3, 100])
         context = trees.chance.choice([0, 2])
-        query = Query(pattern, False, glob)
+        query = LineQuery(pattern, False, glob)
         expected = matches_by_hand(query, base)
         found = asyncio.run(search(query, base, is_file=False, limit=limit, context=context))
         assert (found.total, found.files) == (len(expected), len({path for path, _ in expected}))
@@ -461,7 +461,7 @@ def test_totals_and_first_lines_are_those_of_a_search_of_every_line(seed: int) -
         assert text.count("\n\n") == max(0, len(found.shown) - 1)
 
 
-def matches_by_hand(query: Query, base: Path) -> list[tuple[str, int]]:
+def matches_by_hand(query: LineQuery, base: Path) -> list[tuple[str, int]]:
     """Return path and number of every matching line, found with Python's `re`."""
     with Walk(str(base), hidden=False) as walk:
         names = [each.path for each in walk if each.entry.is_file(follow_symlinks=False)]

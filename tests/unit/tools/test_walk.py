@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from callsheet.tools.search.ripgrep import Query
+from callsheet.tools.search.ripgrep import LineQuery
 from callsheet.tools.search.walk import Walk, scope_of
 from tests.support.files import Trees
 from tests.support.needs import needs
@@ -28,7 +28,7 @@ def walked(base: Path, *, hidden: bool = False) -> set[str]:
 
 def listed_by_rg(base: Path) -> set[str]:
     """Ask ripgrep for the files that it would search, in just the way it is asked to search."""
-    command = Query("").count_tree(scope_of(str(base)))
+    command = LineQuery("").count_tree(scope_of(str(base)))
     command = [part for part in command if part not in ("--count", "--regexp=")]
     done = subprocess.run(
         [command[0], "--files", *command[1:]],

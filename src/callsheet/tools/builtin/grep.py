@@ -17,7 +17,7 @@ from callsheet.tools.invocation import in_thread
 from callsheet.tools.result import ToolResult
 from callsheet.tools.search.globs import GlobError, compile_glob
 from callsheet.tools.search.matches import Matches, escape_name, render, search
-from callsheet.tools.search.ripgrep import PatternError, Query
+from callsheet.tools.search.ripgrep import LineQuery, PatternError
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 
@@ -57,7 +57,7 @@ async def grep(
     """
     base = path or call.workspace.cwd
     is_file = _is_file(call, base)
-    query = Query(pattern, ignore_case, _checked(glob))
+    query = LineQuery(pattern, ignore_case, _checked(glob))
     limit, context = min(limit, MAX_SHOWN), min(context, MAX_CONTEXT)
     found, is_binary = Matches(), is_file and await in_thread(lambda: _is_binary(base))
     if not is_binary:
@@ -119,7 +119,7 @@ def _is_binary(path: Path) -> bool:
         return codec_of_bom(first) is None and any(b"\0" in piece for piece in (first, *pieces))
 
 
-def _nothing(call: Call, query: Query, base: Path, is_file: bool, is_binary: bool) -> str:
+def _nothing(call: Call, query: LineQuery, base: Path, is_file: bool, is_binary: bool) -> str:
     where = "" if base == call.workspace.cwd else f" in {escape_name(call.workspace.show(base))}"
     among = f" (files: {escape_name(query.glob)})" if query.glob and not is_file else ""
     why = "; it is a binary file" if is_binary else ""

@@ -23,7 +23,7 @@ from callsheet.tools.fs.dirfd import open_regular
 from callsheet.tools.invocation import in_thread
 from callsheet.tools.search import ripgrep
 from callsheet.tools.search.globs import path_filter
-from callsheet.tools.search.ripgrep import MAX_WIDTH, PatternError, Query
+from callsheet.tools.search.ripgrep import MAX_WIDTH, LineQuery, PatternError
 from callsheet.tools.search.walk import Walk
 
 MAX_PATTERN = 10_000
@@ -74,7 +74,9 @@ class Matches(NamedTuple):
     unreadable: int = 0
 
 
-async def search(query: Query, base: Path, *, is_file: bool, limit: int, context: int) -> Matches:
+async def search(
+    query: LineQuery, base: Path, *, is_file: bool, limit: int, context: int
+) -> Matches:
     """Search a tree or a file, and return the totals with the first lines.
 
     Args:
@@ -107,7 +109,7 @@ async def search(query: Query, base: Path, *, is_file: bool, limit: int, context
 # The first pass
 
 
-async def _count_tree(query: Query, base: Path, limit: int) -> tuple[list[Path], int, int, int]:
+async def _count_tree(query: LineQuery, base: Path, limit: int) -> tuple[list[Path], int, int, int]:
     """Count matching lines in each file of a tree.
 
     Returns:
@@ -154,7 +156,7 @@ def _counts(output: BinaryIO) -> Iterator[tuple[bytes, int]]:
 
 
 async def _verified(
-    query: Query, files: list[Path], limit: int, context: int
+    query: LineQuery, files: list[Path], limit: int, context: int
 ) -> AsyncIterator[FileMatches]:
     """Open files, and search what is open. What has become a link, or is gone, is left out."""
     for start in range(0, len(files), _BATCH):
@@ -179,7 +181,7 @@ def _open_all(files: list[Path], stack: ExitStack) -> dict[str, Path]:
     return opened
 
 
-async def _count_files(query: Query, opened: dict[str, Path]) -> dict[str, int]:
+async def _count_files(query: LineQuery, opened: dict[str, Path]) -> dict[str, int]:
     """Return the number of matching lines of each file that has some, in the order of `opened`."""
     names = list(opened)
     async with ripgrep.run(query.count_files(names), "/", _descriptors(names)) as finished:
@@ -189,7 +191,7 @@ async def _count_files(query: Query, opened: dict[str, Path]) -> dict[str, int]:
 
 
 async def _find_lines(
-    query: Query, totals: dict[str, int], limit: int, context: int
+    query: LineQuery, totals: dict[str, int], limit: int, context: int
 ) -> dict[str, list[FoundLine]]:
     """Return the first matching lines of files, and those around them."""
     names, wanted = list[str](), dict[str, int]()

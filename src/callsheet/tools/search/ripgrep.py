@@ -145,7 +145,7 @@ async def _kill(process: asyncio.subprocess.Process) -> None:
 # Commands
 
 
-class Query(NamedTuple):
+class LineQuery(NamedTuple):
     """What is searched for."""
 
     pattern: str
