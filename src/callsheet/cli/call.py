@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from callsheet.cli.options import format_option, locale_option, protocol_option, tools_option
+from callsheet.cli.options import (
+    format_option,
+    locale_option,
+    protocol_option,
+    record_history_option,
+    tools_option,
+)
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonObject, JsonValue, is_object
 from callsheet.tools.arguments import parse_json, value_of
@@ -43,11 +49,7 @@ if TYPE_CHECKING:
 )
 @click.option("--timeout", type=float, metavar="S", help="Seconds after which the tool is stopped.")
 @tools_option
-@click.option(
-    "--history",
-    metavar="URL",
-    help="Where the call is stored: sqlite:///PATH, postgresql://…, off.",
-)
+@record_history_option
 def command(
     name: str,
     pairs: tuple[str, ...],

@@ -399,7 +399,9 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Terminal
         monkeypatch.setenv("TERM", "xterm-256color")
         monkeypatch.delenv("NO_COLOR", raising=False)
         stream, clock = Tty(), Clock()
-        return TerminalBoard(stream, CWD, clock=clock), stream, clock
+        board = TerminalBoard(stream, CWD)
+        board.clock = clock
+        return board, stream, clock
 
     return make
 
@@ -450,24 +452,6 @@ def test_several_calls_share_the_screen(on_terminal: Any) -> None:
 
 def changed_to(status: str) -> dict[str, Any]:
     return {"sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": status}
-
-
-def test_a_call_that_waits_for_permission_shows_what_it_would_do(on_terminal: Any) -> None:
-    board, stream, clock = on_terminal(height=9)
-    old = "".join(f"line {n}\n" for n in range(9))
-    changed = ToolCallContent.diff("/code/a.txt", old, old.replace("line 4", "other"))
-    waits = call("pending", title="Editing a.txt", kind="edit", content=[changed])
-    board.take(update(v2.encode(waits)[0]))
-    board.refresh()
-    rows = screen(stream.getvalue())
-    assert rows[0].startswith("╭─ ○ ✎ Editing a.txt ──")
-    assert rows[1].rstrip() == "│ a.txt  +1 −1"
-    assert rows[-2].rstrip() == "│ … and 4 more"
-    clock.now += 1
-    board.take(update(changed_to("in_progress")))
-    board.refresh()
-    rows = [row for row in screen(stream.getvalue()) if row]
-    assert [row[:20] for row in rows] == ["╭─ ⠋ ✎ Editing a.txt", "╰" + "─" * 19]
 
 
 def test_the_time_of_a_call_begins_when_it_is_started(on_terminal: Any) -> None:
@@ -574,12 +558,13 @@ async def test_into_a_pipe_nothing_of_a_quick_flood_is_lost(tmp_path: Path) -> N
     assert stream.getvalue().splitlines()[1:-1] == [str(n) for n in range(50_000)]
 
 
-async def test_into_a_pipe_calls_are_never_mixed(tmp_path: Path) -> None:
+async def test_into_a_pipe_each_line_stands_below_the_title_of_its_call(tmp_path: Path) -> None:
     stream = io.StringIO()
     async with Session(sinks=[PlainBoard(stream, str(tmp_path))], cwd=tmp_path) as session:
         async with session.call("bash", {"command": "first"}) as first:
             first.start()
             first.write("a\n")
+            await session.flush()
             async with session.call("bash", {"command": "second"}) as second:
                 second.start()
                 second.write("b\n")
@@ -589,7 +574,7 @@ async def test_into_a_pipe_calls_are_never_mixed(tmp_path: Path) -> None:
             first.succeed()
     lines = stream.getvalue().splitlines()
     assert [line for line in lines if not line.startswith("completed")] == [
-        "Running `first`", "a", "c", "Running `second`", "b",
+        "Running `first`", "a", "Running `second`", "b", "Running `first`", "c",
     ]  # fmt: skip
 
 

@@ -42,10 +42,12 @@ class Board(ABC):
     draws: bool = False
     """Whether it draws in place, so that others who write to the same terminal are in its way."""
 
-    def __init__(self, *, version: int = 2, clock: Callable[[], float] = time.monotonic) -> None:
+    clock: Callable[[], float] = staticmethod(time.monotonic)
+    """Returns the time in seconds."""
+
+    def __init__(self, version: int = 2) -> None:
         self.peer: Peer | None = Peer(version=2 if version == 2 else 1, progress="meta")
         self.ledger: Ledger = Ledger("board", new_call_id)
-        self.clock: Callable[[], float] = clock
         self.open: dict[str, float] = {}
         """The calls that go on, in the order of their announcement, and since when they run or wait."""
         self._running: set[str] = set()
@@ -117,64 +119,41 @@ class Board(ABC):
 
 
 class PlainBoard(Board):
-    """Writes calls as plain lines into a pipe, in order, as they come.
+    """Writes calls as plain lines into a pipe, as they come.
 
-    The output of one call is never mixed with another's. The call that was announced first is written
-    live; the others wait for their turn, and are written whole if they have ended by then.
+    Each line stands below the title of its call, which is written anew where another call was written last.
     """
 
-    def __init__(
-        self,
-        stream: TextIO,
-        cwd: str,
-        *,
-        version: int = 2,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(version=version, clock=clock)
+    def __init__(self, stream: TextIO, cwd: str, version: int = 2) -> None:
+        super().__init__(version)
         self._stream: TextIO = stream
         self._cwd: str = cwd
-        self._queue: dict[str, ToolCallReport | None] = {}
-        self._titled: bool = False
+        self._titled: str | None = None
+        """The call that was written last, if it goes on."""
         self._in_line: bool = False
         self._marks: dict[str, tuple[int, int]] = {}
 
     def ended(self, report: ToolCallReport) -> None:
-        """Write the call's end, when its turn comes."""
-        self._line_up()
-        self._queue[report.tool_call_id] = report
-        self.refresh()
+        """Write the rest of the call's output, and how it ended."""
+        self._write_output(report)
+        self._write_title(report)
+        self._write_end(report)
+        self._titled = None
 
     def refresh(self) -> None:
-        """Write what is new of the first call, and of those after it that have ended."""
-        self._line_up()
-        while self._queue:
-            key = next(iter(self._queue))
-            ended = self._queue[key]
-            report = ended or self.report(key)
-            if report is not None:
-                self._write_head(report)
-                self._write_output(report)
-            if ended is None and report is not None:
-                break
-            if ended is not None:
-                self._write_end(ended)
-            del self._queue[key]
-            self._titled = False
+        """Write what the open calls have put out since."""
+        for report in filter(None, map(self.report, self.open)):
+            self._write_output(report)
         self._stream.flush()
-
-    def _line_up(self) -> None:
-        for key in self.open:
-            self._queue.setdefault(key, None)
 
     def note(self, text: str, style: str = "") -> None:
         """Write it beside the calls."""
         del style
         self._put(text)
 
-    def _write_head(self, report: ToolCallReport) -> None:
-        if not self._titled:
-            self._titled = True
+    def _write_title(self, report: ToolCallReport) -> None:
+        if self._titled != report.tool_call_id:
+            self._titled = report.tool_call_id
             self._put(visible(report.title or report.name or report.tool_call_id))
 
     def _write_output(self, report: ToolCallReport) -> None:
@@ -183,14 +162,16 @@ class PlainBoard(Board):
             if isinstance(item, TerminalContent):
                 state = self.ledger.terminal(item.terminal_id)
                 if state is not None:
-                    self._write_news(state, final=report.status.is_final)
+                    self._write_news(report, state)
 
-    def _write_news(self, state: TerminalState, *, final: bool) -> None:
-        mark = self._marks.get(state.terminal_id, (state.epoch, 0))
+    def _write_news(self, report: ToolCallReport, state: TerminalState) -> None:
+        mark, final = self._marks.get(state.terminal_id, (state.epoch, 0)), report.status.is_final
         data, missed = state.since(mark), state.missed(mark)
         whole = data.rfind(b"\n") + 1
         if not final and (whole or len(data) < LONGEST_WAIT):
             data = data[:whole]
+        if data or missed:
+            self._write_title(report)
         if missed:
             self._put(f"… {bytes_text(missed)} left out …")
         self._stream.write(text := to_plain(data, final=final))
@@ -213,5 +194,5 @@ def board_for(stream: TextIO, cwd: str, *, version: int = 2) -> Board:
     if is_terminal(stream):
         from callsheet.cli.cards.terminal import TerminalBoard
 
-        return TerminalBoard(stream, cwd, version=version)
-    return PlainBoard(stream, cwd, version=version)
+        return TerminalBoard(stream, cwd, version)
+    return PlainBoard(stream, cwd, version)

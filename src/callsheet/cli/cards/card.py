@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from callsheet.acp.views.base import progress_text
-from callsheet.cli.cards.body import BodyLine, TerminalOf, body_of, fit_lines, footer_of, last_lines
+from callsheet.cli.cards.body import TerminalOf, body_of, fit_lines, footer_of, last_lines
 from callsheet.cli.output import visible
 from callsheet.report.content import TerminalContent
 from callsheet.report.humanize import duration_text
@@ -80,12 +80,8 @@ def live_card(
     rows: int,
     frame: int,
     elapsed: float,
-    preview: Sequence[BodyLine] = (),
 ) -> Panel:
-    """Return a card of a call that goes on, with `rows` rows of its progress and of the end of its output.
-
-    `preview` is what a call that waits for permission would do; its beginning is shown.
-    """
+    """Return a card of a call that goes on, with `rows` rows of its progress and of the end of its output."""
     body: list[RenderableType] = []
     if bar := _progress(report.notes.get("progress")):
         body.append(bar)
@@ -93,10 +89,6 @@ def live_card(
         state = terminal_of(item.terminal_id) if isinstance(item, TerminalContent) else None
         if state is not None and rows > len(body):
             body += [_row(line, "dim") for line in last_lines(state, rows - len(body))]
-    room = max(0, rows - len(body))
-    if len(preview) > room > 0:
-        preview = [*preview[: room - 1], BodyLine(f"… and {len(preview) - room + 1} more", "dim")]
-    body += [_row(line.text, line.style) for line in preview[:room]]
     time = duration_text(elapsed * 1000) if elapsed >= 1 else ""
     return _panel(report, body, setting, frame=frame, time=time)
 

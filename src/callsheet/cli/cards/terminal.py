@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TextIO
 
@@ -13,11 +11,9 @@ from rich.live import Live
 from rich.text import Text
 
 from callsheet.cli.cards.board import TICK, Board
-from callsheet.cli.cards.body import BodyLine, body_of
 from callsheet.cli.cards.card import CardSetting, ended_card, live_card
 from callsheet.cli.output import console_for, fit, harmless, home
 from callsheet.report.report import ToolCallReport
-from callsheet.report.status import ToolCallStatus
 
 LIVE_ROWS = 8
 """Rows of output that one call shows at most while it runs."""
@@ -30,21 +26,13 @@ class TerminalBoard(Board):
 
     draws = True
 
-    def __init__(
-        self,
-        stream: TextIO,
-        cwd: str,
-        *,
-        version: int = 2,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(version=version, clock=clock)
+    def __init__(self, stream: TextIO, cwd: str, version: int = 2) -> None:
+        super().__init__(version)
         self._console: Console = console_for(stream)
         self._cwd: str = cwd
         self._live: Live | None = None
         self._frame: int = 0
         self._drawn: float = 0.0
-        self._previewed: tuple[ToolCallReport | None, list[BodyLine]] = (None, [])
 
     def ended(self, report: ToolCallReport) -> None:
         """Print the card, to stay."""
@@ -100,7 +88,6 @@ class TerminalBoard(Board):
                 rows=rows,
                 frame=self._frame,
                 elapsed=self._drawn - self.open[report.tool_call_id],
-                preview=self._preview(report),
             )
             for report in calls[:fitting]
         ]
@@ -116,14 +103,6 @@ class TerminalBoard(Board):
             )
             self._live.start()
         self._live.update(Group(*parts), refresh=True)
-
-    def _preview(self, report: ToolCallReport) -> list[BodyLine]:
-        """Return what a pending call would do. A large diff is not computed anew each time."""
-        if report.status is not ToolCallStatus.PENDING or not report.content:
-            return []
-        if self._previewed[0] is not report:
-            self._previewed = report, body_of(report, lambda _: None, self._cwd)
-        return self._previewed[1]
 
 
 def setting_for(console: Console, cwd: str) -> CardSetting:
