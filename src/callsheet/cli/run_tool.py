@@ -14,10 +14,9 @@ import logging
 import os
 import sys
 import tempfile
-from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Literal, NamedTuple, TextIO
 
 import click
 
@@ -82,12 +81,12 @@ class Runner:
         self._task: asyncio.Task[int] | None = None
         self._lost: str | None = None
         """Why stdout can't be written any more; empty if its reader simply left."""
-        self._cards: CardSink | None = None
+        self._board: Board | None = None
         self._sinks: list[Sink] = []
         if plan.format == "pretty":
-            self._cards = CardSink(board_for(stream, plan.cwd), self._give_up)
-            self._sinks = [self._cards]
-            signals.before_exit = self._cards.board.give_up
+            self._board = board_for(stream, plan.cwd)
+            self._sinks = [self._board]
+            signals.before_exit = self._board.give_up
         elif plan.format == "acp":
             peer = Peer(version=2 if plan.protocol == 2 else 1)
             self._sinks = [PipeSink(stdio.stdout.fileno(), peer)]
@@ -101,8 +100,13 @@ class Runner:
         session = self._session(session_id, stored)
         self._signals.on_first(lambda: self._cancel(session))
         result: ToolResult | None = None
-        alone = nullcontext() if self._cards is None else self._cards.alone()
-        with suppress(asyncio.CancelledError), alone:
+        is_shared = self._board is not None and self._board.draws and os.isatty(2)
+        with (
+            suppress(asyncio.CancelledError),
+            captured_output() if is_shared else nullcontext(str) as read_others,
+        ):
+            if self._board is not None:
+                self._board.read_others = read_others
             async with session:
                 ticking = asyncio.ensure_future(self._tick())
                 try:
@@ -115,6 +119,7 @@ class Runner:
                 finally:
                     ticking.cancel()
         self._task = None  # there is nothing left to stop
+        self._refresh()
         if result is not None and self._lost is None and self._plan.format == "result":
             indent = 2 if self._stream.isatty() else None
             text = json.dumps(result.to_dict(), ensure_ascii=False, indent=indent)
@@ -142,9 +147,19 @@ class Runner:
             self._task.cancel()
 
     async def _tick(self) -> None:
-        while self._cards is not None:
+        while True:
             await asyncio.sleep(TICK)
-            self._cards.tick()
+            self._refresh()
+
+    def _refresh(self) -> None:
+        """Turn the spinner, and show what others wrote."""
+        if self._board is None or self._lost is not None:
+            return
+        try:
+            self._board.tick()
+            self._board.refresh()  # also of a pipe, to find out that it can't be written
+        except OSError as exc:
+            self._give_up(exc)
 
     def _session(self, session_id: str, stored: list[Sink]) -> Session:
         def on_lost(sink: Sink, why: str) -> None:
@@ -162,7 +177,7 @@ class Runner:
             on_lost=on_lost,
             locale=self._plan.locale,
             # A card is for a person; lines are for clients, some of which take no long ones.
-            guard=GuardSettings(limits=ROOMY if self._cards is not None else SAFE),
+            guard=GuardSettings(limits=ROOMY if self._board is not None else SAFE),
         )
 
     def _stored(self, history: History, session_id: str) -> Sink:
@@ -180,55 +195,6 @@ class Runner:
 
 
 # Showing
-
-
-class CardSink:
-    """Show the session's lines on a board. The first write that fails ends it, and calls `lost`."""
-
-    def __init__(self, board: Board, lost: Callable[[OSError], None]) -> None:
-        self.board: Board = board
-        self.peer: Peer | None = board.peer
-        self._lost: Callable[[OSError], None] = lost
-        self._is_lost: bool = False
-        self._read_others: Callable[[], str] | None = None
-
-    def send(self, items: deque[Any]) -> None:
-        """Show lines, below what others wrote before."""
-        self._show_others()
-        self._try(lambda: self.board.send(items))
-        items.clear()
-
-    def close(self) -> None:
-        """Show the last of it."""
-        self._try(self.board.close)
-
-    def tick(self) -> None:
-        """Turn the spinner."""
-        self._show_others()
-        self._try(self.board.tick)
-
-    @contextmanager
-    def alone(self) -> Generator[None]:
-        """Print what others write to the same terminal above the cards, meanwhile."""
-        if not self.board.draws or not os.isatty(2):
-            yield
-            return
-        with captured_output() as self._read_others:
-            yield
-        self._show_others()
-
-    def _show_others(self) -> None:
-        if self._read_others is not None and (text := self._read_others()):
-            self._try(lambda: self.board.note(text))
-
-    def _try(self, show: Callable[[], object]) -> None:
-        if self._is_lost:
-            return
-        try:
-            show()
-        except OSError as exc:
-            self._is_lost = True
-            self._lost(exc)
 
 
 @contextmanager

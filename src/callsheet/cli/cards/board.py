@@ -42,6 +42,9 @@ class Board(ABC):
     draws: bool = False
     """Whether it draws in place, so that others who write to the same terminal are in its way."""
 
+    read_others: Callable[[], str] = staticmethod(str)
+    """Returns what others wrote to the same terminal since, to be shown above the cards."""
+
     clock: Callable[[], float] = staticmethod(time.monotonic)
     """Returns the time in seconds."""
 

@@ -36,6 +36,7 @@ class TerminalBoard(Board):
 
     def ended(self, report: ToolCallReport) -> None:
         """Print the card, to stay."""
+        self._show_others()
         self._print(ended_card(report, self.ledger.terminal, setting_for(self._console, self._cwd)))
 
     def refresh(self) -> None:
@@ -47,6 +48,7 @@ class TerminalBoard(Board):
 
     def tick(self) -> None:
         """Turn the spinners."""
+        self._show_others()
         self._frame += 1
         if self.open:
             self._draw()
@@ -55,6 +57,10 @@ class TerminalBoard(Board):
         """Print text above what is drawn."""
         self._print(Text("\n".join(map(harmless, text.split("\n"))), style))
         self.refresh()
+
+    def _show_others(self) -> None:
+        if text := self.read_others():
+            self.note(text)
 
     def give_up(self) -> None:
         """Show the cursor again, past whatever waits in the stream's buffer."""
