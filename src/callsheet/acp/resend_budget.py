@@ -67,16 +67,8 @@ def _same_begin(one: str, other: str) -> int:
 
 
 def _same_end(one: str, other: str) -> int:
-    """Count the characters at the end that are the same, by halves."""
-    same, most = 0, min(len(one), len(other))
-    while same < most:
-        middle = (same + most + 1) // 2
-        here = one[len(one) - middle : len(one) - same]
-        if here == other[len(other) - middle : len(other) - same]:
-            same = middle
-        else:
-            most = middle - 1
-    return same
+    """Count the characters at the end that are the same."""
+    return _same_begin(one[::-1], other[::-1])
 
 
 LIVE_TEXT = 2 * 1024

@@ -92,8 +92,6 @@ def decode_chunk(raw: JsonObject) -> TerminalOutput:
     return TerminalOutput(
         terminal_id=raw.get("terminalId"),  # pyright: ignore[reportArgumentType]
         data=_base64(raw.get("data"), "data"),
-        meta=raw.get("_meta"),
-        extra=rest(raw, "sessionUpdate", "terminalId", "data", "_meta"),
     )
 
 

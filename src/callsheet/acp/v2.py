@@ -217,8 +217,6 @@ def _decode_content_chunk(raw: JsonObject) -> ContentAppended:
     return ContentAppended(
         tool_call_id=raw.get("toolCallId"),  # pyright: ignore[reportArgumentType]
         item=_decode_item(as_object(raw.get("content"), "content")),
-        meta=raw.get("_meta"),
-        extra=rest(raw, "sessionUpdate", "toolCallId", "content", "_meta"),
     )
 
 

@@ -70,17 +70,14 @@ class CallChanged(Struct, frozen=True, kw_only=True):
 
 
 class ContentAppended(Struct, frozen=True, kw_only=True):
-    """One more item of content. `meta` belongs to this chunk alone."""
+    """One more item of content."""
 
     tool_call_id: str
     item: ToolCallContent
-    meta: JsonObject | None = None
-    extra: JsonObject | None = None
 
     def __post_init__(self) -> None:
         force_setattr(self, "tool_call_id", check_id(self.tool_call_id))
         force_setattr(self, "item", to_content(self.item))
-        own_objects(self, "meta", "extra")
 
 
 class ExitStatus(Struct, frozen=True, kw_only=True):
@@ -130,18 +127,15 @@ class TerminalChanged(Struct, frozen=True, kw_only=True):
 
 
 class TerminalOutput(Struct, frozen=True, kw_only=True):
-    """More bytes of an agent's terminal. `meta` belongs to this chunk alone."""
+    """More bytes of an agent's terminal."""
 
     terminal_id: str
     data: bytes
-    meta: JsonObject | None = None
-    extra: JsonObject | None = None
 
     def __post_init__(self) -> None:
         force_setattr(self, "terminal_id", check_id(self.terminal_id, "terminal id"))
         if not isinstance(self.data, bytes):
             raise InvalidValue(f"terminal output: expected bytes, got {type(self.data).__name__}")
-        own_objects(self, "meta", "extra")
 
 
 CallEvent: TypeAlias = CallOpened | CallChanged | ContentAppended

@@ -16,10 +16,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterator, Sequence
 from threading import Lock
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from callsheet.report.errors import InvalidId
-from callsheet.report.json import JsonObject, check_text
+from callsheet.report.json import check_text
+
+if TYPE_CHECKING:
+    from callsheet.report.report import ToolCallReport
 
 PREFIX = "call_"
 MAX_ID_CHARS = 256
@@ -98,20 +101,6 @@ def check_id(value: object, what: str = "tool call id") -> str:
     return text
 
 
-class Named(Protocol):
-    """What the index needs of a call."""
-
-    @property
-    def tool_call_id(self) -> str:
-        """Its id."""
-        ...
-
-    @property
-    def notes(self) -> JsonObject:
-        """What stands in `_meta.callsheet`."""
-        ...
-
-
 class CallIndex:
     """What leads to which call of one session. `calls` are those that the ledger still knows."""
 
@@ -148,19 +137,19 @@ class CallIndex:
         self._came_as[new] = old
         self._name(old, new)
 
-    def link(self, call: Named) -> None:
+    def link(self, call: ToolCallReport) -> None:
         """Make a call findable by its alias."""
         alias = call.notes.get("alias")
         if isinstance(alias, str) and alias != call.tool_call_id:
             self._name(alias, call.tool_call_id)
 
-    def unlink(self, call: Named) -> None:
+    def unlink(self, call: ToolCallReport) -> None:
         """Make a call no longer findable by its alias."""
         alias = call.notes.get("alias")
         if isinstance(alias, str) and self.aliases.get(alias) == call.tool_call_id:
             del self.aliases[alias]
 
-    def forget(self, calls: Sequence[Named]) -> None:
+    def forget(self, calls: Sequence[ToolCallReport]) -> None:
         """Forget calls. All that remains of them is that their ids are used up."""
         if not (self._has_foreign or self.aliases):
             return

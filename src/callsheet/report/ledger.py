@@ -8,8 +8,8 @@ rules:
    holder, so later events that use it reach the right call.
 2. **Refused means unchanged.** An event that is illegal or unknown raises, and the ledger is as it
    was.
-3. **Bounded.** A call that has ended stays whole for a while, then shrinks to a summary, then
-   leaves. What remains of it is that its id is used up (`ids.py`).
+3. **Bounded.** A call that has ended stays for a while, then leaves. What remains of it is that its
+   id is used up (`ids.py`).
 
 The reports that it returns are its own state: read them, and change them through the ledger. A
 ledger has one owner at a time; to share one between threads, hold a lock around it.
@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callsheet.report.errors import CorrelationError, InvalidValue, LateUpdate
+from callsheet.report.errors import CorrelationError, InvalidValue
 from callsheet.report.events import (
     CallChanged,
     CallOpened,
@@ -33,28 +33,12 @@ from callsheet.report.events import (
     TerminalChanged,
     TerminalOutput,
 )
-from callsheet.report.fields import NOTES, Kind, settle, settle_meta, settle_notes
+from callsheet.report.fields import NOTES, settle, settle_meta, settle_notes
 from callsheet.report.ids import CallIndex, check_id
 from callsheet.report.json import EMPTY, JsonObject, JsonValue, patched
 from callsheet.report.report import SETTLED, ToolCallReport, reasoned, report_of
 from callsheet.report.status import Reason, ToolCallStatus, to_reason
 from callsheet.report.terminal import TerminalState
-
-
-class CallSummary(Struct, frozen=True):
-    """What stays of an ended call for a while after its report has gone."""
-
-    tool_call_id: str
-    name: str
-    title: str
-    kind: Kind
-    status: ToolCallStatus
-    notes: JsonObject
-
-    @property
-    def is_final(self) -> bool:
-        """Only ended calls have summaries."""
-        return True
 
 
 class LedgerCounts(Struct):
@@ -65,7 +49,7 @@ class LedgerCounts(Struct):
     collisions: int = 0
 
 
-_SHRINK_BY = 32
+_FORGET_AT_ONCE = 32
 """Forgetting is done for so many calls at once, which is cheaper than one by one."""
 
 
@@ -78,18 +62,15 @@ class Ledger:
         new_id: Callable[[], str],
         *,
         keep_reports: int = 256,
-        keep_summaries: int = 4096,
         keep_terminals: int = 256,
     ) -> None:
         self.session_id: str = session_id
         self.counts: LedgerCounts = LedgerCounts()
         self._new_id: Callable[[], str] = new_id
         self._keep_reports: int = keep_reports
-        self._keep_summaries: int = keep_summaries
         self._keep_terminals: int = keep_terminals
-        self._calls: dict[str, ToolCallReport | CallSummary] = {}
+        self._calls: dict[str, ToolCallReport] = {}
         self._ended: deque[str] = deque()
-        self._summarised: deque[str] = deque()
         self._terminals: dict[str, TerminalState] = {}
         self._terminal_epoch: int = 0
         self._names: CallIndex = CallIndex(self._calls)
@@ -97,14 +78,14 @@ class Ledger:
 
     # Look-up
 
-    def __getitem__(self, key: str) -> ToolCallReport | CallSummary:
+    def __getitem__(self, key: str) -> ToolCallReport:
         """Return the call with this id or alias, or raise `CorrelationError`."""
         found = self.get(key)
         if found is None:
             raise CorrelationError(key, self.session_id)
         return found
 
-    def get(self, key: str) -> ToolCallReport | CallSummary | None:
+    def get(self, key: str) -> ToolCallReport | None:
         """Return the call with this id or alias, if it is still known."""
         if type(key) is not str:
             key = check_id(key)
@@ -114,12 +95,12 @@ class Ledger:
         return isinstance(key, str) and self.get(key) is not None
 
     def __len__(self) -> int:
-        """Count the calls that are still known, summaries included."""
+        """Count the calls that are still known."""
         return len(self._calls)
 
     def __iter__(self) -> Iterator[ToolCallReport]:
-        """Return the reports that are still whole, in the order they were opened."""
-        return iter([call for call in self._calls.values() if type(call) is ToolCallReport])
+        """Return the reports of all calls that are still known, in the order they were opened."""
+        return iter(list(self._calls.values()))
 
     def live(self) -> list[ToolCallReport]:
         """Return the reports of calls that have not ended, in the order they were opened."""
@@ -179,7 +160,7 @@ class Ledger:
             meta = settle_meta(meta)
         if notes is not None:
             notes = settle_notes(notes)
-        report = self._find_live(key).changed(settle(fields), meta, notes)
+        report = self[key].changed(settle(fields), meta, notes)
         return self._commit(report, bool(meta or notes))
 
     def add(self, fields: dict[str, Any]) -> ToolCallReport:
@@ -195,7 +176,7 @@ class Ledger:
     ) -> ToolCallReport:
         """Change a call, like `update`, from its latest report and checked values. Takes ownership."""
         if self._calls.get(report.tool_call_id) is not report:
-            report = self._find_live(report.tool_call_id)
+            report = self[report.tool_call_id]
         changed = report.changed(fields, meta, notes)
         if meta or (notes and "alias" in notes):
             return self._commit(changed, relink=True)
@@ -218,14 +199,17 @@ class Ledger:
 
     def _fold_changed(self, event: CallChanged) -> ToolCallReport:
         if event.upsert and self.get(event.tool_call_id) is None:
+            # Of a call that ended so long ago that it is forgotten, no second one is made.
+            if self._names.is_used(event.tool_call_id):
+                raise CorrelationError(event.tool_call_id, self.session_id)
             return self._open(report_of(event).owned(), foreign=True)
-        report = self._find_live(event.tool_call_id)
+        report = self[event.tool_call_id]
         meta, notes = event.meta, event.notes
         report = report.changed(event.fields, meta, notes, event.extra, event.clear_meta)
         return self._commit(report, bool(meta or notes or event.clear_meta))
 
     def _fold_appended(self, event: ContentAppended) -> ToolCallReport:
-        report = self._find_live(event.tool_call_id)
+        report = self[event.tool_call_id]
         return self._commit(report.changed({"content": (*report.content, event.item)}), False)
 
     def _fold_terminal(self, event: TerminalChanged) -> TerminalState:
@@ -265,18 +249,6 @@ class Ledger:
             self._end(tool_call_id)
         return report
 
-    def _find_live(self, key: str) -> ToolCallReport:
-        call = self.get(key)
-        if type(call) is ToolCallReport and not call.status.is_final:
-            return call
-        if call is None:
-            raise CorrelationError(key, self.session_id)
-        raise LateUpdate(
-            f"call {key} has ended ({call.status.value}); a final state is final",
-            old=call.status.value,
-            new=None,
-        )
-
     def _commit(self, report: ToolCallReport, relink: bool) -> ToolCallReport:
         """Replace the stored report by a changed one."""
         if relink:
@@ -307,20 +279,13 @@ class Ledger:
     def _end(self, tool_call_id: str) -> None:
         self.counts.ended += 1
         self._ended.append(tool_call_id)
-        if len(self._ended) >= self._keep_reports + _SHRINK_BY:
-            self._shrink()
+        if len(self._ended) >= self._keep_reports + _FORGET_AT_ONCE:
+            self._forget_calls()
 
-    def _shrink(self) -> None:
-        """Shrink the oldest ended calls to summaries, and drop the oldest summaries."""
-        calls, ended, summarised = self._calls, self._ended, self._summarised
-        while len(ended) > self._keep_reports:
-            key = ended.popleft()
-            call = calls[key]
-            calls[key] = CallSummary(key, call.name, call.title, call.kind, call.status, call.notes)
-            summarised.append(key)
-        surplus = len(summarised) - self._keep_summaries
-        gone = [calls.pop(summarised.popleft()) for _ in range(surplus)]
-        self._names.forget(gone)
+    def _forget_calls(self) -> None:
+        """Drop the oldest calls that have ended."""
+        surplus = len(self._ended) - self._keep_reports
+        self._names.forget([self._calls.pop(self._ended.popleft()) for _ in range(surplus)])
 
     def _forget_terminals(self) -> None:
         """Once there are too many terminals, drop the oldest that have exited, else the oldest."""

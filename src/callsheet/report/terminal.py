@@ -54,16 +54,6 @@ class TerminalState:
         self.keep: int = keep
         self._kept: bytearray = bytearray()
 
-    @classmethod
-    def restored(cls, record: TerminalRecord) -> TerminalState:
-        """Return a terminal that is in the state that was noted."""
-        state = cls(record.terminal_id, keep=max(KEEP_OUTPUT, len(record.tail)))
-        state.command, state.cwd, state.exit_status = record.command, record.cwd, record.exit_status
-        state.meta, state.extra = record.meta, record.extra
-        state.total, state.newlines, state.head = record.total, record.newlines, record.head
-        state._kept += record.tail
-        return state
-
     @property
     def output(self) -> bytes:
         """The output, or as much of its end as is certain to be stored."""
@@ -127,18 +117,6 @@ class TerminalState:
         self.newlines += data.count(b"\n")
         kept += data
 
-    def facts(self) -> dict[str, object]:
-        """Everything but the output's history: what two terminals must share to be the same."""
-        return {
-            "terminal_id": self.terminal_id,
-            "command": self.command,
-            "cwd": self.cwd,
-            "exit_status": self.exit_status,
-            "meta": self.meta,
-            "extra": self.extra,
-            "output": self.output,
-        }
-
 
 KEEP_WHOLE = 1 << 20
 """Bytes of a terminal's output that are stored for a call that has ended, besides its beginning."""
@@ -181,7 +159,12 @@ class TerminalRecord(Struct, frozen=True, gc=False):
 
     def state(self) -> TerminalState:
         """Return a terminal that is in the state that was noted."""
-        return TerminalState.restored(self)
+        state = TerminalState(self.terminal_id, keep=max(KEEP_OUTPUT, len(self.tail)))
+        state.command, state.cwd, state.exit_status = self.command, self.cwd, self.exit_status
+        state.meta, state.extra = self.meta, self.extra
+        state.write(self.tail)
+        state.total, state.newlines, state.head = self.total, self.newlines, self.head
+        return state
 
 
 class CallRecord(Struct, frozen=True, gc=False):

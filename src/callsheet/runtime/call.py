@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 from pathlib import PurePath
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from callsheet.acp.permission import PermissionOption
 from callsheet.report.content import ContentLike, DiffContent, ToolCallContent
@@ -29,9 +29,6 @@ from callsheet.runtime.call_state import CallState, Fields
 from callsheet.runtime.endings import Ending, ending_of, exit_ending
 from callsheet.runtime.health import Misuse, PermissionDenied, safely
 from callsheet.runtime.live_output import KEEP, to_bytes
-
-if TYPE_CHECKING:
-    pass
 
 _PENDING = ToolCallStatus.PENDING
 _IN_PROGRESS = ToolCallStatus.IN_PROGRESS

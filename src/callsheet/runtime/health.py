@@ -104,12 +104,10 @@ class Faults:
             message = self.clean(message)[:LONGEST]
         except Exception:  # noqa: BLE001 - the count matters more than its message
             message = "something that can't be said"
+        self.tally(**counts)
         with self._lock:
-            health = self.health
-            for name, count in counts.items():
-                setattr(health, name, getattr(health, name) + count)
-            if not health.faults or health.faults[-1] != message:
-                health.faults.append(message)
+            if not self.health.faults or self.health.faults[-1] != message:
+                self.health.faults.append(message)
             if "failed" in counts or "dead" in counts:
                 self.of_consumers = message
 

@@ -10,33 +10,24 @@ import atexit
 import os
 from contextlib import suppress
 from time import monotonic
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from callsheet.runtime.session import RuntimeSession
 
 PATIENCE = 2.0
 """Seconds that the end of a process may take for this."""
 
 
-class Open(Protocol):
-    """What is to be done with a session that is open at the end."""
-
-    def end_now(self, until: float) -> None:
-        """End every call and send everything, until a monotonic time."""
-        ...
-
-    def mute(self) -> None:
-        """Send nothing more."""
-        ...
+_open: dict[int, RuntimeSession] = {}
 
 
-_open: dict[int, Open] = {}
-
-
-def remember(session: Open) -> None:
+def remember(session: RuntimeSession) -> None:
     """Note that a session is open."""
     _open[id(session)] = session
 
 
-def forget(session: Open) -> None:
+def forget(session: RuntimeSession) -> None:
     """Note that a session is closed."""
     _open.pop(id(session), None)
 

@@ -20,7 +20,7 @@ from secrets import token_hex
 from typing import Any, NamedTuple
 
 from callsheet.limits.text import Phrases
-from callsheet.limits.truncation import CutPlan, Spill, TextPage, page
+from callsheet.limits.truncation import CutPlan, Spill
 from callsheet.report.json import JsonObject
 
 try:
@@ -103,23 +103,6 @@ class SpillStore:
             return self._write(data, spill.suffix)
         except Exception as error:  # noqa: BLE001 - a report never fails for a file
             return self._failed(f"{type(error).__name__}: {error}")
-
-    def page(self, path: str | os.PathLike[str], index: int, limit: int) -> TextPage | None:
-        """Return one page of a spill, or None if there is no such file or page."""
-        file = Path(path)
-        if file.parent != self.directory or not _OURS.fullmatch(file.name):
-            return None
-        try:
-            return page(file.read_bytes().decode("utf-8", "replace"), index, limit)
-        except OSError:
-            return None
-
-    def sweep(self) -> None:
-        """Remove files that are too old or too many. It is done with every spill, too."""
-        with suppress(OSError):
-            self._check_directory()
-            with self._locked():
-                self._make_room(0, 0)
 
     def forget(self, paths: Iterable[str]) -> int:
         """Remove spills that nothing refers to any more. Return how many; what is not ours stays."""

@@ -59,9 +59,7 @@ class Reports:
         self.calls: dict[str, TappedCall] = {}
         self.ids: Ids = tap.ids(session.id)
         self.renderer: Renderer = Renderer(sanitizer, peer.version)
-        self.ledger: Ledger = Ledger(
-            session.id, lambda: self.ids.new("call"), keep_reports=KEEP, keep_summaries=KEEP
-        )
+        self.ledger: Ledger = Ledger(session.id, lambda: self.ids.new("call"), keep_reports=KEEP)
         self._session: ObservedSession = session
         self._tap: Context = tap
         self._phrases: LocalPhrases = phrases

@@ -24,6 +24,7 @@ from callsheet.report.terminal import TerminalState
 from callsheet.runtime.clock import new_call_id
 from tests.support import strategies as some
 from tests.support.sizes import fewer
+from tests.support.terminals import facts_of
 
 WIRES = {1: v1, 2: v2}
 
@@ -88,10 +89,10 @@ def test_many_calls_at_once_stay_apart(version: int, data: st.DataObject) -> Non
     same_calls(ledger, receive(lines, version))
 
 
-def terminal_facts(ledger: Ledger) -> dict[str, object]:
+def terminal_facts(ledger: Ledger) -> tuple[object, ...]:
     state = ledger.terminal("term_1")
     assert isinstance(state, TerminalState)
-    return state.facts()
+    return facts_of(state)
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -28,6 +28,7 @@ from callsheet.testing import Recorder, assert_every_call_ended, fold, updates_i
 from tests.support import schemas
 from tests.support import strategies as some
 from tests.support.stores import NOW, examples, report
+from tests.support.terminals import facts_of
 
 PEERS = {
     "v1 text": Peer(),
@@ -109,7 +110,7 @@ def assert_same(one: list[bytes], other: list[bytes], version: int) -> None:
                 left, right = a.terminal(item.terminal_id), b.terminal(item.terminal_id)
                 assert isinstance(left, TerminalState)
                 assert isinstance(right, TerminalState)
-                assert left.facts() == right.facts()
+                assert facts_of(left) == facts_of(right)
 
 
 # Any call
