@@ -331,18 +331,11 @@ def encode_permission(
     session_id: str,
     report: ToolCallReport,
     options: Sequence[PermissionOption],
-    *,
-    extra: JsonObject | None = None,
 ) -> JsonObject:
     """Return the params of `session/request_permission`. The whole call travels with it."""
     call = as_dict(announce(check_request(report, options, custom_kinds=False)))
     del call["sessionUpdate"]
-    out: JsonObject = {
-        "sessionId": session_id,
-        "toolCall": call,
-        "options": encode_options(options),
-    }
-    return {**extra, **out} if extra else out
+    return {"sessionId": session_id, "toolCall": call, "options": encode_options(options)}
 
 
 def encode_diff(diff: DiffContent) -> list[JsonObject]:

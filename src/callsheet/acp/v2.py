@@ -288,20 +288,13 @@ def encode_permission(
     session_id: str,
     report: ToolCallReport,
     options: Sequence[PermissionOption],
-    *,
-    title: str = "",
-    description: str | None = None,
-    extra: JsonObject | None = None,
 ) -> JsonObject:
     """Return the params of `session/request_permission`. The whole call travels with it."""
     call = as_dict(announce(check_request(report, options, custom_kinds=True)))
     del call["sessionUpdate"]
-    out: JsonObject = {
+    return {
         "sessionId": session_id,
-        "title": title or report.title or report.name or "Unknown tool",
+        "title": report.title or report.name or "Unknown tool",
         "subject": {"type": "tool_call", "toolCall": call},
         "options": encode_options(options),
     }
-    if description is not None:
-        out["description"] = description
-    return {**extra, **out} if extra else out

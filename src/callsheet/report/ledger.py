@@ -102,10 +102,6 @@ class Ledger:
         """Return the reports of all calls that are still known, in the order they were opened."""
         return iter(list(self._calls.values()))
 
-    def live(self) -> list[ToolCallReport]:
-        """Return the reports of calls that have not ended, in the order they were opened."""
-        return [report for report in self if not report.is_final]
-
     def terminal(self, terminal_id: str) -> TerminalState | None:
         """Return the state of an agent's terminal, if it is still known."""
         return self._terminals.get(terminal_id)

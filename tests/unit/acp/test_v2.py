@@ -170,7 +170,7 @@ ALLOW = PermissionOption("allow", "Allow", "allow_once", {"a": 1}, {"future": 1}
 
 def test_a_permission_request_shows_the_whole_call() -> None:
     report = a_report(raw_input={"command": "ls"})
-    params = v2.encode_permission("s", report, [ALLOW], description="why", extra={"future": 1})
+    params = v2.encode_permission("s", report, [ALLOW])
     assert params["title"] == report.title
     assert params["subject"]["toolCall"]["rawInput"] == {"command": "ls"}
     assert params["subject"]["toolCall"]["toolCallId"] == "call_1"
@@ -181,7 +181,7 @@ def test_a_permission_request_shows_the_whole_call() -> None:
         "_meta": {"a": 1},
         "future": 1,
     }
-    assert (params["description"], params["options"], params["future"]) == ("why", [option], 1)
+    assert params["options"] == [option]
 
 
 def test_nobody_approves_blind() -> None:

@@ -104,18 +104,17 @@ KEEP_TERMINALS = 512
 """Terminals that are remembered, besides those of live calls. More than a ledger stores."""
 
 
-class SeenCalls:
+class SeenCalls(dict[str, ToolCallReport]):
     """The calls that a peer has seen, as it has seen them."""
 
     def __init__(self) -> None:
-        self._reports: dict[str, ToolCallReport] = {}
+        super().__init__()
         self._ended: deque[str] = deque()
         self._budgets: dict[str, ResendBudget] = {}
         # The latest state of each live call, before it was translated into the peer's terms.
         self.given: dict[str, ToolCallReport] = {}
         # The calls with content that was held back. True: none of it was shown; False: a part was.
         self.held: dict[str, bool] = {}
-        self.get: Callable[[str], ToolCallReport | None] = self._reports.get
 
     def budget(self, tool_call_id: str) -> ResendBudget:
         """Return the budget of a live call."""
@@ -126,14 +125,14 @@ class SeenCalls:
 
     def put(self, report: ToolCallReport) -> None:
         """Store what the peer sees now. The oldest ended calls are forgotten."""
-        self._reports[report.tool_call_id] = report
+        self[report.tool_call_id] = report
         if report.status.is_final:
             self._budgets.pop(report.tool_call_id, None)
             self.given.pop(report.tool_call_id, None)
             self.held.pop(report.tool_call_id, None)
             self._ended.append(report.tool_call_id)
             if len(self._ended) > KEEP_ENDED:
-                self._reports.pop(self._ended.popleft(), None)
+                self.pop(self._ended.popleft(), None)
 
 
 class SeenTerminal:
@@ -174,25 +173,15 @@ class SeenTerminal:
         self.mark, self.facts, self.meta = state.mark, facts, state.meta
 
 
-class SeenTerminals:
+class SeenTerminals(dict[str, SeenTerminal]):
     """The terminals that a peer has seen: all that live calls show, and the latest of the others."""
-
-    def __init__(self) -> None:
-        self._seen: dict[str, SeenTerminal] = {}
-        self.get: Callable[[str], SeenTerminal | None] = self._seen.get
-
-    def __contains__(self, terminal_id: str) -> bool:
-        return terminal_id in self._seen
-
-    def __len__(self) -> int:
-        return len(self._seen)
 
     def recall(self, state: TerminalState) -> SeenTerminal:
         """Return what the peer has seen of a terminal. An unknown terminal is added."""
-        found = self._seen.get(state.terminal_id)
+        found = self.get(state.terminal_id)
         if found is None:
-            found = self._seen[state.terminal_id] = SeenTerminal(state.epoch)
-            if len(self._seen) > KEEP_TERMINALS:
+            found = self[state.terminal_id] = SeenTerminal(state.epoch)
+            if len(self) > KEEP_TERMINALS:
                 self._forget_one()
         return found
 
@@ -203,11 +192,11 @@ class SeenTerminals:
         if nearly all of them belong to live calls; the table then grows by one.
         """
         for _ in range(8):
-            oldest = next(iter(self._seen))
-            seen = self._seen.pop(oldest)
+            oldest = next(iter(self))
+            seen = self.pop(oldest)
             if not seen.lives:
                 return
-            self._seen[oldest] = seen
+            self[oldest] = seen
 
 
 TerminalOf: TypeAlias = Callable[[str], TerminalState | None]
