@@ -135,16 +135,18 @@ _LONGEST = MAX_ID_CHARS - 16
 _Value = TypeVar("_Value")
 
 
-def own_notes(told: JsonObject, ids: Ids, status: ToolCallStatus | None, key: str) -> JsonObject:
+def own_notes(
+    reported: JsonObject, ids: Ids, status: ToolCallStatus | None, key: str
+) -> JsonObject:
     """Return those of an agent's own `callsheet` notes on a call that can be relied on.
 
     Args:
-        told: The notes as the agent sent them.
+        reported: The notes as the agent sent them.
         ids: The ids of the session's calls.
         status: The status that the call has now.
         key: The id by which the client knows the call.
     """
-    notes = {key: value for key, value in told.items() if key not in WIRE_NOTES}
+    notes = {key: value for key, value in reported.items() if key not in WIRE_NOTES}
     if status is not ToolCallStatus.FAILED or notes.get("reason") not in _REASONS:
         notes.pop("reason", None)
     if not _is_cut(notes.get("truncated")):
@@ -184,10 +186,10 @@ def own_terminals(meta: JsonObject, mine: TappedCall) -> JsonObject:
         return meta
     rest = {key: value for key, value in meta.items() if key not in found}
     for key, value in found.items():
-        told = obj(value)
-        if told.get("terminal_id") == mine.call.id:
-            told = {**told, "terminal_id": mine.id}
-        rest["terminal_output" if key == "terminal_output_delta" else key] = told
+        reported = obj(value)
+        if reported.get("terminal_id") == mine.call.id:
+            reported = {**reported, "terminal_id": mine.id}
+        rest["terminal_output" if key == "terminal_output_delta" else key] = reported
     return rest
 
 
@@ -201,8 +203,8 @@ def in_own_terminals(draft: CallDraft, mine: TappedCall) -> CallDraft:
     return draft
 
 
-def _is_cut(told: JsonValue) -> bool:
-    records = [told, *many(obj(told).get("others"))]
+def _is_cut(reported: JsonValue) -> bool:
+    records = [reported, *many(obj(reported).get("others"))]
     return all(type(obj(record).get("field")) is str for record in records)
 
 
@@ -213,8 +215,8 @@ def _fit(key: str) -> str:
             return check_id(key)
     except InvalidId:
         pass
-    told = "".join(sign for sign in key if sign.isprintable())[:64]
-    return f"{told or 'call'}-{sha256(key.encode(errors='replace')).hexdigest()[:16]}"
+    reported = "".join(sign for sign in key if sign.isprintable())[:64]
+    return f"{reported or 'call'}-{sha256(key.encode(errors='replace')).hexdigest()[:16]}"
 
 
 def _note(known: dict[str, _Value], key: str, value: _Value) -> None:

@@ -91,19 +91,19 @@ class HistorySink:
             self._history.close_now(LAST)
 
     def _say(
-        self, session: str, cwd: str, kind: str, given: str | None, blocks: list[Any]
+        self, session: str, cwd: str, kind: str, message_id: str | None, blocks: list[Any]
     ) -> StoreText:
-        now = (session, kind, given or "")
+        now = (session, kind, message_id or "")
         if now != self._message or kind == "user":
             self._message, self._count = now, self._count + 1
-        key = given or f"message-{self._count}"
+        key = message_id or f"message-{self._count}"
         self._write(session, cwd, lambda log: log.say(kind, key, blocks))
         last: JsonObject = blocks[-1] if blocks else {}
 
         def say_more(text: str) -> None:
             more = [{**last, "text": text}]
             if kind == "user":
-                self._say(session, cwd, kind, given, more)
+                self._say(session, cwd, kind, message_id, more)
             else:
                 self._write(session, cwd, lambda log: log.say(kind, key, more))
 
@@ -137,7 +137,7 @@ class HistorySink:
             say(f"the history fails, and something is not kept ({type(exc).__name__})")
 
 
-def _blocks(told: list[Any]) -> list[Json]:
+def _blocks(parts: list[Any]) -> list[Json]:
     """Return the blocks that are well-formed."""
-    found = [obj(one) for one in told if type(obj(one).get("type")) is str]
+    found = [obj(one) for one in parts if type(obj(one).get("type")) is str]
     return [one for one in found if one["type"] != "text" or type(one.get("text")) is str]

@@ -156,18 +156,18 @@ def may_show_more(mine: TappedCall, draft: CallDraft, update: Json, *, is_histor
     return not shows and not shows_something(mine.call.fields.get("content"))
 
 
-def is_late(told: UpdateArrived) -> bool:
+def is_late(event: UpdateArrived) -> bool:
     """Whether an update is of a call that ended long ago, or announces one whose turn is over as it is."""
-    session, call = told.session, told.call
+    session, call = event.session, event.call
     if session.is_replaying:
         return False
-    if told.kind != "tool_call":
-        return call is None and told.known_before
-    if call is None or call.ended is None or call.announced is not None or told.connection.is_v2:
+    if event.kind != "tool_call":
+        return call is None and event.known_before
+    if call is None or call.ended is None or call.announced is not None or event.connection.is_v2:
         return False
     if session.turn is not None or session.last_turn is None or session.is_loaded:
         return False
-    return call.turn is session.last_turn and not _differs(told.update, call)
+    return call.turn is session.last_turn and not _differs(event.update, call)
 
 
 def _differs(update: Json, call: ObservedCall) -> bool:

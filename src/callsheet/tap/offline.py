@@ -107,10 +107,10 @@ class Repairs:
     def _drained(self, data: bytes, as_it_was: bytes) -> Iterator[bytes]:
         """Yield what came out of the pipeline. A line that passed unchanged is yielded as `as_it_was`."""
         pipeline = self._pipeline
-        yield from self._told("client", pipeline.to_agent, data, as_it_was)
-        yield from self._told("agent", pipeline.to_client, data, as_it_was)
+        yield from self._sent("client", pipeline.to_agent, data, as_it_was)
+        yield from self._sent("agent", pipeline.to_client, data, as_it_was)
 
-    def _told(
+    def _sent(
         self, way: Sender, lines: list[bytes], data: bytes, as_it_was: bytes
     ) -> Iterable[bytes]:
         for line in lines:

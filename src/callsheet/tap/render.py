@@ -104,40 +104,42 @@ class Renderer:
 
     # Decoding
 
-    def events(self, told: Json) -> list[Event]:
+    def events(self, reported: Json) -> list[Event]:
         """Return the events besides a call's own fields. What can't be read is left out."""
-        told = self._sanitizer.json({**told, "sessionUpdate": "tool_call_update"})
+        reported = self._sanitizer.json({**reported, "sessionUpdate": "tool_call_update"})
         try:
-            return list(self._decode(told))
+            return list(self._decode(reported))
         except UNREADABLE:
             pass
         found: list[Event] = []
-        key = {name: told[name] for name in _ALWAYS}
-        for name, value in obj(told.get("_meta")).items():
+        key = {name: reported[name] for name in _ALWAYS}
+        for name, value in obj(reported.get("_meta")).items():
             least = {"terminal_id": obj(value).get("terminal_id")} if name == INFO else None
-            for told_so in (value, least):
+            for note in (value, least):
                 try:
-                    found += self._decode({**key, "_meta": {name: told_so}})
+                    found += self._decode({**key, "_meta": {name: note}})
                     break
                 except UNREADABLE:
                     continue
         return found
 
-    def asked_items(self, told: list[JsonValue]) -> tuple[ToolCallContent, ...]:
+    def asked_items(self, reported: list[JsonValue]) -> tuple[ToolCallContent, ...]:
         """Return content that shows what the user is asked to approve, without secrets."""
-        return self._sanitizer.items(self.items(told), runs=True)[0] if told else ()
+        return self._sanitizer.items(self.items(reported), runs=True)[0] if reported else ()
 
-    def items(self, told: list[JsonValue]) -> tuple[ToolCallContent, ...]:
+    def items(self, reported: list[JsonValue]) -> tuple[ToolCallContent, ...]:
         """Decode content. An item that can't be read is shown as the JSON that it is."""
-        told = in_form(told, is_v2=self._is_v2)
-        items = self._whole_items(told)
+        reported = in_form(reported, is_v2=self._is_v2)
+        items = self._whole_items(reported)
         if items is not None:
             return items
-        return tuple([item for one in told for item in self._whole_items([one]) or self._json(one)])
+        return tuple(
+            [item for one in reported for item in self._whole_items([one]) or self._json(one)]
+        )
 
-    def _whole_items(self, told: list[JsonValue]) -> tuple[ToolCallContent, ...] | None:
+    def _whole_items(self, reported: list[JsonValue]) -> tuple[ToolCallContent, ...] | None:
         try:
-            items = self._decode_items(told)
+            items = self._decode_items(reported)
         except UNREADABLE:
             return None
         return items if all(map(_is_whole, items)) else None
@@ -198,8 +200,8 @@ class Renderer:
         return mine.safe, found
 
 
-def _readable(told: list[JsonValue]) -> Iterator[ToolCallLocation]:
-    for place in told:
+def _readable(reported: list[JsonValue]) -> Iterator[ToolCallLocation]:
+    for place in reported:
         try:
             yield decode_location(place)
         except UNREADABLE:
@@ -208,12 +210,12 @@ def _readable(told: list[JsonValue]) -> Iterator[ToolCallLocation]:
 
 def _is_whole(item: ToolCallContent) -> bool:
     """Whether an item is complete: the patch of a diff of v2 may be anything, and then is none."""
-    told: JsonObject | None = None
+    reported: JsonObject | None = None
     if isinstance(item, UnknownContent):
-        told = item.raw if item.raw.get("type") == "diff" else None
+        reported = item.raw if item.raw.get("type") == "diff" else None
     elif isinstance(item, DiffContent):
-        told = item.extra
-    if told is None or "patch" not in told:
+        reported = item.extra
+    if reported is None or "patch" not in reported:
         return True
-    patch = obj(told["patch"])
+    patch = obj(reported["patch"])
     return type(patch.get("format")) is str and type(patch.get("text")) is str

@@ -258,16 +258,16 @@ class Reports:
 
 def _lacks_command(report: ToolCallReport) -> bool:
     """Whether the input of a shell lacks the command so far."""
-    needs, given = needs_of(report.name), obj(report.raw_input)
-    return bool(needs) and bool(given) and given.keys().isdisjoint(needs)
+    needs, arguments = needs_of(report.name), obj(report.raw_input)
+    return bool(needs) and bool(arguments) and arguments.keys().isdisjoint(needs)
 
 
-def _status(told: str | None) -> ToolCallStatus | None:
+def _status(reported: str | None) -> ToolCallStatus | None:
     """Return a status by its ACP value. An unknown one means that the call is running."""
-    if told is None:
+    if reported is None:
         return None
     try:
-        return ToolCallStatus(told)
+        return ToolCallStatus(reported)
     except ValueError:
         return _RUNNING
 

@@ -50,7 +50,7 @@ from callsheet.tap.hold import (
 )
 from callsheet.tap.permissions import complete_request, is_blind, shows_the_same
 from callsheet.tap.profiles import profile_of
-from callsheet.tap.repair import as_told, repaired
+from callsheet.tap.repair import as_reported, repaired
 from callsheet.tap.repair.card_content import is_diff, text_item
 from callsheet.tap.repair.context import CallDraft
 from callsheet.tap.reports import Reports
@@ -166,8 +166,8 @@ class TappedSession:
             mine.repaired.add("question")
         return made
 
-    def _clean(self, told: Json) -> Json:
-        return self._sanitizer.value(told, runs=True)[0]
+    def _clean(self, reported: Json) -> Json:
+        return self._sanitizer.value(reported, runs=True)[0]
 
     def decided(self, question: ApprovalRequest, now: float) -> None:
         """Process the answer to a permission request."""
@@ -372,7 +372,7 @@ class TappedSession:
                 draft = repaired(mine)
             except Exception as exc:  # noqa: BLE001 - the call can still be reported unrepaired
                 self._tap.failed(exc)
-        return in_own_terminals(draft or as_told(mine), mine)
+        return in_own_terminals(draft or as_reported(mine), mine)
 
     def _sync(self, mine: TappedCall, update: Json, now: float, status: str | None = None) -> None:
         """Bring our report of a call up to date with what is known of it now."""

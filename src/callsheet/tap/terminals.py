@@ -125,11 +125,13 @@ class Terminals:
 
 def _read(update: Json) -> TerminalEvent | None:
     """Read an update about a terminal, without the fields that can't be decoded."""
-    told = {key: value for key, value in update.items() if key not in _CHECKED or _fits(key, value)}
-    event = _decoded(told)
+    reported = {
+        key: value for key, value in update.items() if key not in _CHECKED or _fits(key, value)
+    }
+    event = _decoded(reported)
     if event is None:
-        least = {key: told.get(key) for key in _ALWAYS if key in told}
-        good = {key: value for key, value in told.items() if _decoded({**least, key: value})}
+        least = {key: reported.get(key) for key in _ALWAYS if key in reported}
+        good = {key: value for key, value in reported.items() if _decoded({**least, key: value})}
         event = _decoded({**least, **good})
     return event
 
@@ -144,14 +146,16 @@ def _decoded(update: Json) -> TerminalEvent | None:
 
 
 def _fits(key: str, value: Any) -> bool:
-    told = obj(value)
+    reported = obj(value)
     if value is None:
         return True
     if key == "size":
-        sizes = told.get("cols"), told.get("rows")
-        return all(type(size) is int and 1 <= size <= _WIDEST for size in sizes) and _metas(told)
-    return value.__class__ is dict and _metas(told) and _metas(obj(told.get("cancel")))
+        sizes = reported.get("cols"), reported.get("rows")
+        return all(type(size) is int and 1 <= size <= _WIDEST for size in sizes) and _metas(
+            reported
+        )
+    return value.__class__ is dict and _metas(reported) and _metas(obj(reported.get("cancel")))
 
 
-def _metas(told: Json) -> bool:
-    return told.get("_meta").__class__ in (dict, type(None))
+def _metas(reported: Json) -> bool:
+    return reported.get("_meta").__class__ in (dict, type(None))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from callsheet.observe.model import many, text
 from callsheet.tap.repair.card_content import contents
 from callsheet.tap.repair.context import CallDraft, Known
-from callsheet.tap.repair.description import ask_no_less, know_kind, told_kind
+from callsheet.tap.repair.description import ask_no_less, know_kind, reported_kind
 from callsheet.tap.repair.infer_input import restore_input
 from callsheet.tap.repair.locations import find_places
 
@@ -40,22 +40,22 @@ STAGES: tuple[Stage, ...] = (
 
 def repaired(known: Known) -> CallDraft:
     """Return what a client is to be sent of a call: what the agent reported, after all stages."""
-    draft = as_told(known)
+    draft = as_reported(known)
     for stage in STAGES:
         stage(known, draft)
     return draft
 
 
-def as_told(known: Known) -> CallDraft:
+def as_reported(known: Known) -> CallDraft:
     """Return a call as the agent has reported it, also in permission requests; nothing is repaired."""
-    told = {**known.asked, **known.call.fields}
+    reported = {**known.asked, **known.call.fields}
     return CallDraft(
-        name=text(told.get("name")) or "",
-        title=text(told.get("title")) or "",
-        kind=told_kind(known) or text(told.get("kind")),
+        name=text(reported.get("name")) or "",
+        title=text(reported.get("title")) or "",
+        kind=reported_kind(known) or text(reported.get("kind")),
         status=known.status or known.call.status or text(known.asked.get("status")),
-        content=many(told.get("content")),
-        locations=many(told.get("locations")),
-        raw_input=told.get("rawInput"),
-        raw_output=told.get("rawOutput"),
+        content=many(reported.get("content")),
+        locations=many(reported.get("locations")),
+        raw_input=reported.get("rawInput"),
+        raw_output=reported.get("rawOutput"),
     )

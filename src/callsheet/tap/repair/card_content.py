@@ -43,7 +43,7 @@ def contents(known: Known, draft: CallDraft) -> None:
     before = draft.content
     is_v2 = known.connection.is_v2
     has_ended = draft.status in FINAL
-    draft.content = in_form(_told(known, draft), is_v2=is_v2, is_growing=not has_ended)
+    draft.content = in_form(_reported(known, draft), is_v2=is_v2, is_growing=not has_ended)
     if draft.status not in _BAD:
         _keep_diffs(known, draft, is_v2=is_v2)
     if has_ended:
@@ -55,12 +55,12 @@ def contents(known: Known, draft: CallDraft) -> None:
         draft.repaired.add("content")
 
 
-def _told(known: Known, draft: CallDraft) -> list[Any]:
+def _reported(known: Known, draft: CallDraft) -> list[Any]:
     """Return the content as a list, also where the agent sent a single item instead of one."""
     if draft.content:
         return draft.content
-    told = known.call.fields.get("content", known.asked.get("content"))
-    return [told] if told and type(told) in (str, dict) else draft.content
+    reported = known.call.fields.get("content", known.asked.get("content"))
+    return [reported] if reported and type(reported) in (str, dict) else draft.content
 
 
 def _keep_diffs(known: Known, draft: CallDraft, *, is_v2: bool) -> None:
@@ -121,19 +121,19 @@ def _own(known: Known, draft: CallDraft) -> list[Any]:
 
 def _why(known: Known, draft: CallDraft, content: list[Any]) -> Any:
     """Return an item that explains why a call failed, where nothing in its content does; else None."""
-    said = [found for found in texts(content) if not is_blank(found)]
+    shown = [found for found in texts(content) if not is_blank(found)]
     error = _error_in(draft.raw_output)
-    if error and error != IN_CONTENT and not any(error in found for found in said):
+    if error and error != IN_CONTENT and not any(error in found for found in shown):
         return text_item(error)
-    if draft.reason == Reason.EXIT_CODE.value and _was_told_as_done(known):
+    if draft.reason == Reason.EXIT_CODE.value and _was_reported_as_done(known):
         return _phrase(known, draft)
-    if said or known.call.output_bytes or any(map(terminal_in, content)):
+    if shown or known.call.output_bytes or any(map(terminal_in, content)):
         return None
     result = next(_result(draft.raw_output, draft.kind), None)
     return result or _phrase(known, draft) or json_item(draft.raw_output)
 
 
-def _was_told_as_done(known: Known) -> bool:
+def _was_reported_as_done(known: Known) -> bool:
     status, _ = in_acp(known.call.status or "", is_v2=known.connection.is_v2)
     return status == "completed"
 
@@ -151,27 +151,27 @@ def _phrase(known: Known, draft: CallDraft) -> Any:
 
 def _result(raw: Any, kind: str | None) -> Iterator[Any]:
     """Yield a raw output as items: MCP's blocks unchanged, else the text in it."""
-    told = obj(raw)
-    holders = (told, *(obj(told.get(key)) for key in _RESULTS))
+    reported = obj(raw)
+    holders = (reported, *(obj(reported.get(key)) for key in _RESULTS))
     for listed in (raw, *(holder.get("content") for holder in holders)):
         blocks = [block_item(item) for item in many(listed)]
         if blocks and None not in blocks and shows_something(blocks):
             yield from blocks
             return
     for part in results_in(raw):
-        said = _text_of(part)
-        if said:
-            yield text_item(_as_text(said, kind))
+        shown = _text_of(part)
+        if shown:
+            yield text_item(_as_text(shown, kind))
 
 
 def _text_of(raw: Any) -> str:
     """Return all that a command has printed, or the text that another tool has returned."""
-    told = obj(raw)
+    reported = obj(raw)
     for key in _ALL_OUTPUT:
-        said = text(told.get(key))
-        if said and not is_blank(said):
-            return said
-    out, err = text(told.get("stdout")), text(told.get("stderr"))
+        shown = text(reported.get(key))
+        if shown and not is_blank(shown):
+            return shown
+    out, err = text(reported.get("stdout")), text(reported.get("stderr"))
     if out and err and not is_blank(out) and not is_blank(err):
         return f"{out}{'' if out.endswith(chr(10)) else chr(10)}{err}"
     try:
@@ -180,15 +180,15 @@ def _text_of(raw: Any) -> str:
         return ""
 
 
-def _as_text(said: str, kind: str | None) -> str:
-    return fenced(said) if kind in _AS_IT_IS and not said.startswith("```") else said
+def _as_text(shown: str, kind: str | None) -> str:
+    return fenced(shown) if kind in _AS_IT_IS and not shown.startswith("```") else shown
 
 
 def _error_in(raw: Any) -> str:
     """Return the text of an error that a raw output has beside its result."""
     error = obj(raw).get("error")
-    said = text(error) or text(obj(error).get("message")) or ""
-    return said.strip()
+    shown = text(error) or text(obj(error).get("message")) or ""
+    return shown.strip()
 
 
 _NEEDS = {
@@ -208,20 +208,20 @@ _MANY = 64
 _encode = msgspec.json.Encoder().encode
 
 
-def text_item(said: str) -> Json:
+def text_item(shown: str) -> Json:
     """Return a text as an item."""
-    return {"type": "content", "content": {"type": "text", "text": said}}
+    return {"type": "content", "content": {"type": "text", "text": shown}}
 
 
 def block_item(block: Any) -> Json | None:
     """Return a block as an item, None if it is none."""
-    told = _with_text(obj(block))
-    needed = _NEEDS.get(text(told.get("type")) or "")
-    if needed is None or any(type(told.get(key)) is not str for key in needed):
+    reported = _with_text(obj(block))
+    needed = _NEEDS.get(text(reported.get("type")) or "")
+    if needed is None or any(type(reported.get(key)) is not str for key in needed):
         return None
-    if told["type"] == "resource" and type(obj(told.get("resource")).get("uri")) is not str:
+    if reported["type"] == "resource" and type(obj(reported.get("resource")).get("uri")) is not str:
         return None
-    return {"type": "content", "content": told}
+    return {"type": "content", "content": reported}
 
 
 def _with_text(block: Json) -> Json:
@@ -234,10 +234,10 @@ def json_item(value: Any) -> Json | None:
     if value is None or value in ("", [], {}):
         return None
     try:
-        said = _encode(value).decode()
+        shown = _encode(value).decode()
     except (msgspec.EncodeError, RecursionError, UnicodeError, TypeError, ValueError):
         return None
-    return text_item(fenced(said))
+    return text_item(fenced(shown))
 
 
 def in_form(content: list[Any], *, is_v2: bool, is_growing: bool = False) -> list[Any]:
@@ -262,8 +262,8 @@ def is_diff(item: Any) -> bool:
 
 def terminal_in(item: Any) -> str | None:
     """Return the id of the terminal that an item shows."""
-    told = obj(item)
-    return text(told.get("terminalId")) if told.get("type") == "terminal" else None
+    reported = obj(item)
+    return text(reported.get("terminalId")) if reported.get("type") == "terminal" else None
 
 
 def _is_good(item: Any, is_v2: bool) -> bool:
@@ -288,22 +288,22 @@ def _is_good(item: Any, is_v2: bool) -> bool:
 def _items_of(item: Any, is_v2: bool) -> list[Json]:
     if type(item) is str:
         return [text_item(item)]
-    told = obj(item)
-    block = block_item(told)
+    reported = obj(item)
+    block = block_item(reported)
     if block is not None:
         return [block]
-    if told.get("type") == "diff" and not is_v2:
-        return _diff_of(told)
-    if told.get("type") == "terminal":
-        told = _renamed(told)
-        return [told] if "terminalId" in told else _shown(item)
-    if "content" in told and told.get("type", "content") == "content":
-        within: Any = told["content"]
+    if reported.get("type") == "diff" and not is_v2:
+        return _diff_of(reported)
+    if reported.get("type") == "terminal":
+        reported = _renamed(reported)
+        return [reported] if "terminalId" in reported else _shown(item)
+    if "content" in reported and reported.get("type", "content") == "content":
+        within: Any = reported["content"]
         if type(within) is str or within.__class__ is dict:
             return _within([within], item)
         return _within(many(within), item)
-    said = text(told.get("text"))
-    return [text_item(said)] if said is not None else _shown(item)
+    shown = text(reported.get("text"))
+    return [text_item(shown)] if shown is not None else _shown(item)
 
 
 def _within(blocks: list[Any], item: Any) -> list[Json]:
@@ -313,14 +313,14 @@ def _within(blocks: list[Any], item: Any) -> list[Json]:
     return found if len(found) == len(made) else _shown(item)
 
 
-def _diff_of(told: Json) -> list[Json]:
+def _diff_of(reported: Json) -> list[Json]:
     """Return a diff of v1. Without an old text, the file is new; without a new one, it is gone."""
-    diff = _renamed(told)
+    diff = _renamed(reported)
     old, new = text(diff.get("oldText")), text(diff.get("newText"))
     if _has_path(diff) and (old is not None or new is not None):
         return [{**diff, "oldText": old, "newText": new or ""}]
-    patch = next((found for key in _PATCHES if (found := text(told.get(key)))), None)
-    return [text_item(fenced(patch))] if patch is not None else _shown(told)
+    patch = next((found for key in _PATCHES if (found := text(reported.get(key)))), None)
+    return [text_item(fenced(patch))] if patch is not None else _shown(reported)
 
 
 def _has_path(diff: Json) -> bool:
@@ -328,8 +328,8 @@ def _has_path(diff: Json) -> bool:
     return type(path) is str and bool(path)
 
 
-def _renamed(told: Json) -> Json:
-    return {_OTHER_WORDS.get(key, key): value for key, value in told.items()}
+def _renamed(reported: Json) -> Json:
+    return {_OTHER_WORDS.get(key, key): value for key, value in reported.items()}
 
 
 def _shown(item: Any) -> list[Json]:
@@ -352,11 +352,11 @@ _LISTS = ("edits", "changes", "replacements", "operations")
 _MOST = 50
 
 
-def diffs_in(given: Any) -> list[Json]:
+def diffs_in(tool_input: Any) -> list[Json]:
     """Return the diffs of v1 that an edit's input makes; none if a path, or one of the texts, is missing."""
-    told = obj(given)
-    path = text(roles.first(told, roles.PATH)) or ""
-    listed = next((many(told[key]) for key in _LISTS if many(told.get(key))), [told])
+    reported = obj(tool_input)
+    path = text(roles.first(reported, roles.PATH)) or ""
+    listed = next((many(reported[key]) for key in _LISTS if many(reported.get(key))), [reported])
     found = [diff for edit in listed[:_MOST] for diff in _diff(obj(edit), path)]
     return found if len(found) == len(listed) else []
 

@@ -42,12 +42,12 @@ _made: WeakKeyDictionary[ObservedCall, tuple[Describer, str, Any, Description]] 
 def description_of(known: Known, draft: CallDraft) -> Description:
     """Describe a call by what is known of it."""
     raw = draft.raw_input
-    given = arguments_of(raw, draft.name)
-    name = draft.name or stand_in(draft.kind, given)
+    tool_input = arguments_of(raw, draft.name)
+    name = draft.name or stand_in(draft.kind, tool_input)
     made = _made.get(known.call)
     if made is not None and made[0] is known.describer and made[1] == name and _same(made[2], raw):
         return made[3]
-    description = known.describer(name, given)
+    description = known.describer(name, tool_input)
     _made[known.call] = known.describer, name, raw, description
     return description
 
@@ -70,12 +70,15 @@ def arguments_of(raw: Any, name: str) -> Any:
     return raw
 
 
-def stand_in(kind: str | None, given: Any) -> str:
+def stand_in(kind: str | None, tool_input: Any) -> str:
     """Return the name of a well-known tool that does the same, by the input or the kind; "" if unclear."""
-    told = obj(given)
-    if roles.first(told, roles.COMMAND) is not None and roles.first(told, roles.PATH) is None:
+    reported = obj(tool_input)
+    if (
+        roles.first(reported, roles.COMMAND) is not None
+        and roles.first(reported, roles.PATH) is None
+    ):
         return "bash"
-    if (text(told.get("url")) or "")[:4] == "http":
+    if (text(reported.get("url")) or "")[:4] == "http":
         return "fetch"
     return _BY_KIND.get(kind or "", "")
 
@@ -86,10 +89,10 @@ _CHANGING = frozenset((ToolKind.EDIT, ToolKind.MOVE, ToolKind.DELETE, ToolKind.S
 
 def know_kind(known: Known, draft: CallDraft) -> None:
     """Find the kind. A kind that the agent reported stays, unless it is `other`."""
-    told = declared_kind(draft.kind)
-    if told is not None and told != _OTHER:
+    reported = declared_kind(draft.kind)
+    if reported is not None and reported != _OTHER:
         return
-    found = _asked(known) or _described(known, draft, was_told=told is not None)
+    found = _asked(known) or _described(known, draft, was_reported=reported is not None)
     if found is not None and found != draft.kind:
         draft.kind = found
         draft.repaired.add("kind")
@@ -97,27 +100,29 @@ def know_kind(known: Known, draft: CallDraft) -> None:
 
 def ask_no_less(known: Known, draft: CallDraft) -> None:
     """Set the kind that the call has while the user may be asked about it: never a laxer one."""
-    told = told_kind(known)
-    if draft.kind is None or _strictness(draft.kind) < _strictness(told):
-        told = _OTHER.value if declared_kind(told) is None else told
-        draft.kind_while_open = told
+    reported = reported_kind(known)
+    if draft.kind is None or _strictness(draft.kind) < _strictness(reported):
+        reported = _OTHER.value if declared_kind(reported) is None else reported
+        draft.kind_while_open = reported
 
 
-def told_kind(known: Known) -> str | None:
+def reported_kind(known: Known) -> str | None:
     """Return the strictest of the kinds that updates and permission requests have reported.
 
     If the updates report none, or `other`, the kind of the last request counts alone. An invalid kind counts
     as `other`.
     """
-    told, asked, last = map(_kind_in, (known.call.fields, known.asked, known.newer))
-    if told in (None, _OTHER) and declared_kind(last) is not None:
+    reported, asked, last = map(_kind_in, (known.call.fields, known.asked, known.newer))
+    if reported in (None, _OTHER) and declared_kind(last) is not None:
         return last
-    return max((kind for kind in (told, asked) if kind is not None), key=_strictness, default=None)
+    return max(
+        (kind for kind in (reported, asked) if kind is not None), key=_strictness, default=None
+    )
 
 
 def _kind_in(fields: Json) -> str | None:
-    told = fields.get("kind")
-    return told if told is None or type(told) is str else ""
+    reported = fields.get("kind")
+    return reported if reported is None or type(reported) is str else ""
 
 
 def _strictness(kind: str | None) -> int:
@@ -134,11 +139,11 @@ def _asked(known: Known) -> str | None:
     return None if kind is None or kind == _OTHER else str(kind)
 
 
-def _described(known: Known, draft: CallDraft, *, was_told: bool) -> str | None:
+def _described(known: Known, draft: CallDraft, *, was_reported: bool) -> str | None:
     """Return the kind that `describe` finds. A guess by words never replaces a kind that was reported."""
     found = description_of(known, draft).kind
     if found == _OTHER:
         return None
-    if was_told and draft.name and plan_of(draft.name[:MAX_NAME]).by_words:
+    if was_reported and draft.name and plan_of(draft.name[:MAX_NAME]).by_words:
         return None
     return str(found)

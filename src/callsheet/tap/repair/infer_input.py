@@ -24,7 +24,7 @@ from callsheet.tap.repair.streamed_input import Streamed, object_in, streamed_in
 
 _IN_META = ("rawInput", "raw_input", "toolInput", "tool_input", "input", "arguments", "args")
 _SHOWN = re.compile(
-    r"(?:[^{]{0,400}\n)?(?:input|arguments|args|parameters): *(?P<given>\{.*\})\s*",
+    r"(?:[^{]{0,400}\n)?(?:input|arguments|args|parameters): *(?P<input>\{.*\})\s*",
     re.IGNORECASE | re.DOTALL,
 ).fullmatch
 _LONGEST = 64 * 1024
@@ -33,7 +33,7 @@ _NEED_INPUT = ("edit", "delete", "move")
 
 def restore_input(known: Known, draft: CallDraft) -> None:
     """Find the input, as far as it can be known, and remove streamed arguments from the content."""
-    found = _told(known, draft.name)
+    found = _reported(known, draft.name)
     streamed = streamed_in(known, draft)
     if streamed is not None:
         _hide(streamed, known, draft)
@@ -58,11 +58,11 @@ def is_empty(value: Any) -> bool:
     return value is None or (type(value) in (dict, list, str) and not value)
 
 
-def _told(known: Known, name: str) -> Any:
+def _reported(known: Known, name: str) -> Any:
     """Return the input that updates and permission requests have reported, merged where they differ."""
     call = known.call
-    told = call.fields.get("rawInput")
-    own = _as_object(call.given if is_empty(told) and call.given is not None else told)
+    reported = call.fields.get("rawInput")
+    own = _as_object(call.given if is_empty(reported) and call.given is not None else reported)
     asked = _as_object(known.asked.get("rawInput"))
     if is_empty(asked):
         return own
@@ -81,19 +81,21 @@ def _told(known: Known, name: str) -> Any:
     return {**{key: value for key, value in own.items() if key not in replaced}, **newer}
 
 
-def _has(given: Any, needs: tuple[str, ...]) -> bool:
-    return not obj(given).keys().isdisjoint(needs)
+def _has(arguments: Any, needs: tuple[str, ...]) -> bool:
+    return not obj(arguments).keys().isdisjoint(needs)
 
 
 def _says_otherwise(own: Any, newer: Any, needs: tuple[str, ...]) -> bool:
     """Whether the newer input differs from the other or has more, and not only other names for the same."""
-    known, told = obj(own), obj(newer)
-    if not known or not told:
+    known, reported = obj(own), obj(newer)
+    if not known or not reported:
         return own != newer
-    shared = known.keys() & told.keys()
-    if shared and any(key not in known or known[key] != told[key] for key in told):
+    shared = known.keys() & reported.keys()
+    if shared and any(key not in known or known[key] != reported[key] for key in reported):
         return True
-    before, now = ([given[key] for key in needs if key in given] for given in (known, told))
+    before, now = (
+        [arguments[key] for key in needs if key in arguments] for arguments in (known, reported)
+    )
     return bool(before and now) and not any(one in before for one in now)
 
 
@@ -101,8 +103,8 @@ def _as_object(raw: Any) -> Any:
     """Return an object that is written as a text of JSON."""
     if type(raw) is not str:
         return raw
-    said = raw.strip()
-    whole = {} if said == "{}" else object_in(said)
+    stripped = raw.strip()
+    whole = {} if stripped == "{}" else object_in(stripped)
     return raw if whole is None else whole
 
 
@@ -122,10 +124,10 @@ def _hide(found: Streamed, known: Known, draft: CallDraft) -> None:
         draft.repaired.add("content")
 
 
-def _guessed(told: Any, known: Known, draft: CallDraft) -> Any:
+def _guessed(reported: Any, known: Known, draft: CallDraft) -> Any:
     """Return an input found elsewhere, unless the reported empty input may well be correct."""
-    if told is not None and not needs_of(draft.name) and draft.kind not in _NEED_INPUT:
-        return told
+    if reported is not None and not needs_of(draft.name) and draft.kind not in _NEED_INPUT:
+        return reported
     if draft.title and draft.title == known.describer(draft.name).title:
         return _in_meta(
             known
@@ -141,8 +143,8 @@ def _guessed(told: Any, known: Known, draft: CallDraft) -> Any:
 def _in_meta(known: Known) -> Json | None:
     """Return the input in `_meta`, also within an agent's own object there."""
     for meta in (known.call.fields.get("_meta"), known.asked.get("_meta")):
-        told = obj(meta)
-        for corner in (told, *map(obj, told.values())) if told else ():
+        reported = obj(meta)
+        for corner in (reported, *map(obj, reported.values())) if reported else ():
             for key in _IN_META:
                 value = corner.get(key)
                 found = obj(_as_object(value) if text(value) else value)
@@ -157,10 +159,10 @@ def _in_question(known: Known) -> Json | None:
     match = _SHOWN(shown) if len(shown) <= _LONGEST else None
     if match is None:
         return None
-    whole = object_in(match["given"])
+    whole = object_in(match["input"])
     if whole is None:
         try:
-            whole = ast.literal_eval(match["given"])
+            whole = ast.literal_eval(match["input"])
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             return None
     return obj(whole) or None
@@ -177,15 +179,15 @@ MOST_PATHS = 20
 
 _ON_FILES = ("read", "edit", "delete", "move")
 _PATH = re.compile(r"(?=\S*[/\\]|\S+\.[A-Za-z]\w{0,4}$)(?!\w+://)\S*[\w)\]]").fullmatch
-_QUOTED = re.compile(r"(['\"`])(?P<said>(?:(?!\1).)+)\1").fullmatch
-_SOUGHT = re.compile(r"(?i:search|grep|glob|find)(?: files)?: (?P<said>\S.*[^.…]|\S)").fullmatch
+_QUOTED = re.compile(r"(['\"`])(?P<quoted>(?:(?!\1).)+)\1").fullmatch
+_SOUGHT = re.compile(r"(?i:search|grep|glob|find)(?: files)?: (?P<quoted>\S.*[^.…]|\S)").fullmatch
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`]+[^\s<>\"'`.,;:!?)\]}]")
 _RUNS = re.compile(
     r"(?:(?:run|running|execute|executing|ran|shell|bash|command|terminal)\b[: ]*(?:command\b[: ]*)?)?"
-    r"(?P<tick>`+)(?P<said>[^`]+)(?P=tick)",
+    r"(?P<tick>`+)(?P<quoted>[^`]+)(?P=tick)",
     re.IGNORECASE,
 ).fullmatch
-_PROMPT = re.compile(r"(?:[^$`]{1,200}: )?\$ (?P<said>\S.*)", re.DOTALL).fullmatch
+_PROMPT = re.compile(r"(?:[^$`]{1,200}: )?\$ (?P<quoted>\S.*)", re.DOTALL).fullmatch
 _FIRST_WORD = re.compile(
     r"(?:[A-Za-z_]\w*=\S*\s+)*(?P<word>[a-z0-9_.~/][\w.+/~@-]*)(?=[\s;|&<>]|$)"
 ).match
@@ -222,7 +224,7 @@ def input_by_clues(known: Known, draft: CallDraft) -> Json | None:
         return as_given("command", _shown_command(known) or command_in(title))
     if kind == "search":
         match = _QUOTED(title) or _SOUGHT(title)
-        return as_given("pattern", match["said"] if match else "")
+        return as_given("pattern", match["quoted"] if match else "")
     if kind == "fetch":
         found = _ADDRESS.findall(title)
         return as_given("url", found[0] if len(found) == 1 else "")
@@ -239,7 +241,7 @@ def command_in(title: str) -> str:
     title = without_notes(title)
     for match in (_RUNS(title), _PROMPT(title)):
         if match is not None:
-            return match["said"].strip()
+            return match["quoted"].strip()
     first = _FIRST_WORD(title)
     if first is None or title[-1:] in "…":
         return ""
@@ -251,7 +253,7 @@ def command_in(title: str) -> str:
 def _shown_command(known: Known) -> str:
     """Return the command that an announcement shows after a prompt, before there can be any output."""
     match = _PROMPT(sole_text(many(known.call.opening.get("content"))) or "")
-    return match["said"].strip() if match is not None else ""
+    return match["quoted"].strip() if match is not None else ""
 
 
 def _by_places(locations: list[Any]) -> Json | None:
@@ -267,11 +269,11 @@ def _of_paths(paths: Iterator[str]) -> Json | None:
 
 def _by_diffs(content: list[Any]) -> Json | None:
     """Return the paths of diffs; of a single small one, its texts as well."""
-    told = _of_paths(diff_paths({"content": content}))
+    reported = _of_paths(diff_paths({"content": content}))
     diffs = [item for item in map(obj, many(content)) if item.get("type") == "diff"]
-    if told is None or len(diffs) != 1:
-        return told
+    if reported is None or len(diffs) != 1:
+        return reported
     old, new = text(diffs[0].get("oldText")) or "", text(diffs[0].get("newText"))
     if new is None or len(old) + len(new) > SMALL:
-        return told
-    return {**told, "old_text": old, "new_text": new} if old else {**told, "content": new}
+        return reported
+    return {**reported, "old_text": old, "new_text": new} if old else {**reported, "content": new}

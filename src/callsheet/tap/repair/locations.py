@@ -33,18 +33,18 @@ def find_places(known: Known, draft: CallDraft) -> None:
     draft.content = _mended(draft, draft.content, known)
 
 
-def _openable(draft: CallDraft, told: list[Any]) -> list[Any]:
+def _openable(draft: CallDraft, reported: list[Any]) -> list[Any]:
     """Return places in ACP's form, without what no editor can open: links to the web, and empty paths."""
-    places = [place for one in told if (place := _place(one)) is not None]
-    if len(places) == len(told) and all(map(is_, places, told)):
-        return told
+    places = [place for one in reported if (place := _place(one)) is not None]
+    if len(places) == len(reported) and all(map(is_, places, reported)):
+        return reported
     draft.repaired.add("paths")
     return places
 
 
-def _place(told: Any) -> Json | None:
+def _place(reported: Any) -> Json | None:
     """Return a location in ACP's form, also from a path alone or under another name; None if it is none."""
-    place = {"path": told} if type(told) is str else obj(told)
+    place = {"path": reported} if type(reported) is str else obj(reported)
     path = next((found for key in _PATHS if (found := text(place.get(key)))), "")
     if not path.strip() or _LINK(path):
         return None
@@ -76,16 +76,16 @@ def _shown(known: Known, draft: CallDraft) -> Iterator[Json]:
         if path not in seen and absolute(path, known) not in paths:
             seen.add(path)
             yield {"path": path}
-    yield from map(_as_told, named)
+    yield from map(_as_json, named)
 
 
-def _as_told(place: ToolCallLocation) -> Json:
-    told: Json = {"path": place.path}
+def _as_json(place: ToolCallLocation) -> Json:
+    reported: Json = {"path": place.path}
     if place.line is not None:
-        told["line"] = place.line
+        reported["line"] = place.line
     if place.meta:
-        told["_meta"] = dict(place.meta)
-    return told
+        reported["_meta"] = dict(place.meta)
+    return reported
 
 
 def _is_named(path: str, raw: Any) -> bool:
@@ -98,12 +98,12 @@ def _is_named(path: str, raw: Any) -> bool:
 
 def _with_whole_paths(draft: CallDraft) -> list[Any]:
     """Return content with partial paths of diffs completed, where exactly one known path ends so."""
-    told = [obj(item) for item in draft.content if obj(item).get("type") == "diff"]
-    if all(_ABSOLUTE(text(item.get("path")) or "/") for item in told):
+    reported = [obj(item) for item in draft.content if obj(item).get("type") == "diff"]
+    if all(_ABSOLUTE(text(item.get("path")) or "/") for item in reported):
         return draft.content
     places = [text(obj(place).get("path")) for place in draft.locations]
-    given = [value for value in obj(draft.raw_input).values() if type(value) is str]
-    whole = {path for path in (*places, *given) if path and _ABSOLUTE(path)}
+    inputs = [value for value in obj(draft.raw_input).values() if type(value) is str]
+    whole = {path for path in (*places, *inputs) if path and _ABSOLUTE(path)}
     made: list[Any] = []
     for item in draft.content:
         end = text(obj(item).get("path")) or "" if obj(item).get("type") == "diff" else ""

@@ -94,11 +94,11 @@ def name_called(title: str) -> str:
     return name if is_known or _SNAKE(name) else ""
 
 
-def mentions(title: str, said: str) -> bool:
+def mentions(title: str, words: str) -> bool:
     """Whether a title shows something of an argument: all of it, or the end of a path."""
-    title, said = title.lower(), said.strip().lower()
-    last = said.replace("\\", "/").rstrip("/").rpartition("/")[2]
-    return bool(said) and (said in title or (len(last) > 1 and last in title))
+    title, words = title.lower(), words.strip().lower()
+    last = words.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    return bool(words) and (words in title or (len(last) > 1 and last in title))
 
 
 def _is_given(title: str, raw: object) -> bool:
@@ -113,9 +113,9 @@ def _is_given(title: str, raw: object) -> bool:
     return False
 
 
-def _is_no_command(told: dict[str, Any]) -> bool:
+def _is_no_command(reported: dict[str, Any]) -> bool:
     """Whether an input rules out that a title is a command line, as `ls` may be."""
-    return bool(told) and roles.first(told, roles.COMMAND) is None
+    return bool(reported) and roles.first(reported, roles.COMMAND) is None
 
 
 _NAMES = ("name", *_TOOL, "function")
@@ -125,18 +125,23 @@ _BESIDE = frozenset((*_NAMES, *_INPUTS, "id", "type", "server", "server_name", "
 
 def unwrapped(raw: Any) -> tuple[str, Any] | None:
     """Return the tool's name and its arguments, where an input is a whole call: a name, and arguments."""
-    told = obj(raw)
-    if not told or not _BESIDE.issuperset(told):
-        inner = obj(told.get("invocation"))
+    reported = obj(raw)
+    if not reported or not _BESIDE.issuperset(reported):
+        inner = obj(reported.get("invocation"))
         return unwrapped(inner) if inner else None
-    name = next((name for key in _NAMES if (name := text(told.get(key)))), "")
-    given = next((told[key] for key in _INPUTS if key in told), None)
-    if not name or not _NAME(name) or type(given) not in (dict, str):
+    name = next((name for key in _NAMES if (name := text(reported.get(key)))), "")
+    tool_input = next((reported[key] for key in _INPUTS if key in reported), None)
+    if not name or not _NAME(name) or type(tool_input) not in (dict, str):
         return None
-    if entry_of(name) is None and "server" not in told and type(given) is str and given[:1] != "{":
+    if (
+        entry_of(name) is None
+        and "server" not in reported
+        and type(tool_input) is str
+        and tool_input[:1] != "{"
+    ):
         return None
-    server = text(told.get("server")) or text(told.get("server_name"))
-    return (f"mcp__{server}__{name}" if server else name), given
+    server = text(reported.get("server")) or text(reported.get("server_name"))
+    return (f"mcp__{server}__{name}" if server else name), tool_input
 
 
 _KEYS = ("tool_name", "toolName")
@@ -195,8 +200,8 @@ def _in_titles(known: Known) -> str:
     """Return the name that the call was announced under, or is asked about."""
     call = known.call
     kind, raw = call.fields.get("kind"), call.fields.get("rawInput") or known.asked.get("rawInput")
-    told = call.opening or call.fields
-    for title in (text(told.get("title")), text(known.asked.get("title"))):
+    reported = call.opening or call.fields
+    for title in (text(reported.get("title")), text(known.asked.get("title"))):
         name = name_in(title, kind, raw) if title else ""
         if name:
             return name

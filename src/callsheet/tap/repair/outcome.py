@@ -49,12 +49,12 @@ def outcome(known: Known, draft: CallDraft) -> None:
     """Correct a call's status, and find why it failed, if that is known."""
     if draft.status is None:
         return
-    told = draft.status
-    draft.status, reason = in_acp(told, is_v2=known.connection.is_v2)
+    reported = draft.status
+    draft.status, reason = in_acp(reported, is_v2=known.connection.is_v2)
     if draft.status in FINAL:
         _end(known, draft, reason)
-    is_v1s_word = (told, draft.status) == ("failed", "cancelled") and not known.connection.is_v2
-    if draft.status != told and not is_v1s_word:
+    is_v1s_word = (reported, draft.status) == ("failed", "cancelled") and not known.connection.is_v2
+    if draft.status != reported and not is_v1s_word:
         draft.repaired.add("status")
 
 
@@ -107,7 +107,7 @@ def _why_not_done(known: Known, call: ObservedCall, ended: int | None) -> Reason
     code = exit_of(call)
     if code is not None and not code.is_fine:
         return Reason.EXIT_CODE
-    is_error = error_in(call) is not None or any(map(_says_error, _beside(call)))
+    is_error = error_in(call) is not None or any(map(_has_error_flag, _beside(call)))
     return Reason.TOOL_ERROR if is_error else None
 
 
@@ -156,10 +156,10 @@ def _reads_refused(call: ObservedCall) -> Reason | None:
     """
     if call.status == "completed" and call.fields.get("kind") in ("read", "search", "fetch"):
         return None
-    said = _MARKS("", result_text(call).partition("\n")[0])
-    if _SAYS_REFUSED(said):
+    output = _MARKS("", result_text(call).partition("\n")[0])
+    if _SAYS_REFUSED(output):
         return Reason.DENIED
-    return Reason.CANCELLED if _SAYS_CANCELLED(said) else None
+    return Reason.CANCELLED if _SAYS_CANCELLED(output) else None
 
 
 def _was_stopped(call: ObservedCall, ended: int | None) -> bool:
@@ -175,37 +175,40 @@ def _was_stopped(call: ObservedCall, ended: int | None) -> bool:
 
 def _declared(call: ObservedCall) -> Reason | None:
     """Return the reason that the agent itself reports in `_meta`, as Callsheet's own agents do."""
-    told = obj(obj(call.fields.get("_meta")).get("callsheet")).get("reason")
-    return _REASONS.get(text(told) or "")
+    reported = obj(obj(call.fields.get("_meta")).get("callsheet")).get("reason")
+    return _REASONS.get(text(reported) or "")
 
 
 def _beside(call: ObservedCall) -> Iterator[Json]:
     """Yield the objects beside the raw output in which agents may report an error."""
     for item in many(call.fields.get("content")):
-        told = obj(item)
-        yield told
-        yield obj(told.get("content"))
+        reported = obj(item)
+        yield reported
+        yield obj(reported.get("content"))
     meta = obj(call.fields.get("_meta"))
     yield meta
     yield from map(obj, meta.values())
 
 
-def _says_error(told: Json) -> bool:
-    return told.get("isError") is True or told.get("is_error") is True
+def _has_error_flag(reported: Json) -> bool:
+    return reported.get("isError") is True or reported.get("is_error") is True
 
 
 def _says_timed_out(call: ObservedCall) -> bool:
     raw = obj(call.fields.get("rawOutput"))
-    return any(told.get(key) is True for told in inner(raw) for key in _TIMED_OUT)
+    return any(reported.get(key) is True for reported in inner(raw) for key in _TIMED_OUT)
 
 
 def _reads_timed_out(call: ObservedCall) -> bool:
     raw: Any = call.fields.get("rawOutput")
     shown = (*texts(call.fields.get("content")), text(raw) or "")
-    return any(_SAYS_TIMEOUT(line) for said in shown for line in _edges(said))
+    return any(_SAYS_TIMEOUT(line) for output in shown for line in _edges(output))
 
 
-def _edges(said: str) -> Iterator[str]:
+def _edges(output: str) -> Iterator[str]:
     """Return the first two lines of a text and the last, where agents put messages of their own."""
-    above, below = said[:_EDGE].strip("` \n").split("\n"), said[-_EDGE:].strip("` \n").split("\n")
+    above, below = (
+        output[:_EDGE].strip("` \n").split("\n"),
+        output[-_EDGE:].strip("` \n").split("\n"),
+    )
     return (line.strip() for line in (*above[:2], below[-1]))

@@ -97,22 +97,22 @@ def streamed_in(known: Known, draft: CallDraft) -> Streamed | None:
     return found if found is not None and _is_meant(found, known, draft) else None
 
 
-def object_in(said: str) -> Json | None:
+def object_in(source: str) -> Json | None:
     """Return the object that a text is in JSON; None if it is none."""
-    if said[:1] != "{" or said.rstrip()[-1:] != "}":
+    if source[:1] != "{" or source.rstrip()[-1:] != "}":
         return None
     try:
-        whole: Any = _decode(said)
+        whole: Any = _decode(source)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
     return obj(whole) if type(whole) is dict else None
 
 
-def members_of(said: str) -> Json:
+def members_of(source: str) -> Json:
     """Return the complete members at the beginning of an object that may be cut off."""
     found: Json = {}
-    said, at = said[:_SOME], 1
-    while match := _MEMBER.match(said, at):
+    source, at = source[:_SOME], 1
+    while match := _MEMBER.match(source, at):
         try:
             found[_decode(match[1])] = _decode(match[2])
         except (msgspec.DecodeError, UnicodeEncodeError):
@@ -123,26 +123,26 @@ def members_of(said: str) -> Json:
 
 def _replaced(known: Known) -> Streamed | None:
     """Return what was streamed by content that is replaced as a whole each time: ACP v1."""
-    said = known.call.streamed
-    if not said:
+    source = known.call.streamed
+    if not source:
         return None
     content = many(known.call.fields.get("content"))
-    is_shown = sole_text(content) == said
-    return Streamed(said, object_in(said), [] if is_shown else content, is_shown)
+    is_shown = sole_text(content) == source
+    return Streamed(source, object_in(source), [] if is_shown else content, is_shown)
 
 
 def _in_chunks(known: Known) -> Streamed | None:
     """Return what was streamed by pieces that are appended: ACP v2. The output comes after them."""
     content = many(known.call.fields.get("content"))
-    said, pieces = "", 0
+    source, pieces = "", 0
     for item in content[:MOST_CHUNKS]:
         piece = text(obj(obj(item).get("content")).get("text"))
         if piece is None or (not pieces and piece.lstrip()[:1] != "{"):
             break
-        said, pieces = (said or "") + piece, pieces + 1
-        if piece.rstrip()[-1:] == "}" and (whole := object_in(said.lstrip())) is not None:
-            return Streamed(said.lstrip(), whole, content[pieces:], True)
-    return Streamed(said.lstrip(), None, content[pieces:], True) if pieces else None
+        source, pieces = (source or "") + piece, pieces + 1
+        if piece.rstrip()[-1:] == "}" and (whole := object_in(source.lstrip())) is not None:
+            return Streamed(source.lstrip(), whole, content[pieces:], True)
+    return Streamed(source.lstrip(), None, content[pieces:], True) if pieces else None
 
 
 def _is_meant(found: Streamed, known: Known, draft: CallDraft) -> bool:
@@ -156,9 +156,9 @@ def _is_meant(found: Streamed, known: Known, draft: CallDraft) -> bool:
 
 def _is_skeleton(known: Known, draft: CallDraft) -> bool:
     """Whether the call was announced by no more than its name."""
-    told = known.call.opening
-    title = text(told.get("title"))
-    return title is not None and is_bare(title, draft.name, told.get("kind"), None)
+    first_update = known.call.opening
+    title = text(first_update.get("title"))
+    return title is not None and is_bare(title, draft.name, first_update.get("kind"), None)
 
 
 def _is_in_title(found: Streamed, draft: CallDraft) -> bool:
@@ -166,15 +166,15 @@ def _is_in_title(found: Streamed, draft: CallDraft) -> bool:
     wanted = needs_of(draft.name) or _NEEDS.get(draft.kind or "", ())
     parts = found.parts() or _cut_member(found.text)
     return any(
-        len(said) > 1 and mentions(draft.title, said)
+        len(source) > 1 and mentions(draft.title, source)
         for key in wanted
-        if key in parts and (said := text(parts[key])) is not None
+        if key in parts and (source := text(parts[key])) is not None
     )
 
 
-def _cut_member(said: str) -> Json:
+def _cut_member(source: str) -> Json:
     """Return the first member of an object that ends within it, as far as it came."""
-    match = _CUT(said)
+    match = _CUT(source)
     return {match[1]: match[2]} if match is not None else {}
 
 

@@ -64,9 +64,9 @@ def say_title(known: Known, draft: CallDraft) -> None:
 
 def _says_less(made: str, draft: CallDraft) -> bool:
     """Whether the tap's title would show none of the arguments that the agent's title shows."""
-    given = arguments_of(draft.raw_input, draft.name)
-    said = [one for one in _texts(given) if mentions(draft.title, one)]
-    return bool(said) and not any(mentions(made, one) for one in said)
+    arguments = arguments_of(draft.raw_input, draft.name)
+    mentioned = [one for one in _texts(arguments) if mentions(draft.title, one)]
+    return bool(mentioned) and not any(mentions(made, one) for one in mentioned)
 
 
 def _is_poor(known: Known, draft: CallDraft, title: str) -> bool:
@@ -85,8 +85,11 @@ def _is_argument(draft: CallDraft, title: str) -> bool:
     title = title.strip("'\"`") or title
     if draft.kind == "execute" or not draft.raw_input or len(title) > _LONGEST_ARGUMENT:
         return False
-    given = arguments_of(draft.raw_input, draft.name)
-    return any(_is_end(title, said) or _is_end(said, title) for said in _texts(given, None))
+    arguments = arguments_of(draft.raw_input, draft.name)
+    return any(
+        _is_end(title, mentioned) or _is_end(mentioned, title)
+        for mentioned in _texts(arguments, None)
+    )
 
 
 def _is_end(path: str, whole: str) -> bool:
@@ -102,10 +105,10 @@ def _is_vague(known: Known, draft: CallDraft, title: str) -> bool:
         return False
     if not _is_weak(draft, title) and (core_of(title) == title or title != _opening(known)):
         return False
-    given = arguments_of(draft.raw_input, draft.name)
-    if any(mentions(title, said) for said in _texts(given)):
+    arguments = arguments_of(draft.raw_input, draft.name)
+    if any(mentions(title, mentioned) for mentioned in _texts(arguments)):
         return False
-    name = draft.name or stand_in(draft.kind, given)
+    name = draft.name or stand_in(draft.kind, arguments)
     return description_of(known, draft).title != known.describer(name).title
 
 
@@ -139,8 +142,8 @@ def _is_spoken_name(title: str, name: str) -> bool:
     return squashed in known_names() and len(words_of(title)) <= _FEW
 
 
-def _texts(given: Any, longest: int | None = LONGEST_NAME) -> Iterator[str]:
-    for value in (given, *obj(given).values()):
+def _texts(arguments: Any, longest: int | None = LONGEST_NAME) -> Iterator[str]:
+    for value in (arguments, *obj(arguments).values()):
         if type(value) is str:
             yield value[:longest]
         for item in many(value):
