@@ -55,39 +55,10 @@ def sender_of_method(method: str) -> Sender | None:
     return "client" if method.startswith(_CLIENTS_BEGIN) else None
 
 
-def sender_of_response(
-    message: Json, key: Any, asked: dict[tuple[Sender, Any], Any]
-) -> Sender | None:
-    """Return who has sent a response. `asked` has the pending requests, by sender and id."""
-    ways: list[Sender] = [way for way in ("client", "agent") if (way, key) in asked]
-    if "client" not in ways and answered_method(obj(message.get("result"))):
-        return "agent"  # what the client has asked was not recorded
-    if ways == ["agent"] and not _fits(asked["agent", key][0], message):
-        return None  # the same, most likely
-    if len(ways) == 2:
-        ways = [way for way in ways if _fits(asked[way, key][0], message)] or ways
-    if not ways:
-        return None
-    # In doubt, the last request is answered first: a turn waits for what it asks.
-    asker = max(ways, key=lambda way: asked[way, key][2])
-    return "agent" if asker == "client" else "client"
-
-
 def _fits(method: str, message: Json) -> bool:
     known: Container[str] = obj(message.get("result"))
     key = _TELLING.get(method)
     return key is None or key in known or "error" in message
-
-
-def identifies_method(message: Json) -> bool:
-    """Whether the fields of a response identify the method that it answers."""
-    return not obj(message.get("result")).keys().isdisjoint(_TELLING.values())
-
-
-def sender_of_cancel(key: Any, asked: dict[tuple[Sender, Any], Any]) -> Sender | None:
-    """Return who cancels a request: whoever has sent it. None if both sides have one of this id."""
-    ways: list[Sender] = [way for way in ("client", "agent") if (way, key) in asked]
-    return ways[0] if len(ways) == 1 else None
 
 
 def answered_method(result: Json) -> str:
@@ -101,60 +72,72 @@ def answered_method(result: Json) -> str:
     return ""
 
 
-def pending_opening(asked: dict[tuple[Sender, Any], Any]) -> int | None:
-    """Return the line of the client's last pending request that may open a session."""
-    lines = [
-        line
-        for (asker, _), (method, _, line) in asked.items()
-        if asker == "client" and (method in OPENING or method.startswith("_"))
-    ]
-    return max(lines, default=None)
-
-
 MOST_REQUESTS = 4096
 """Requests that may wait. Of more, the oldest is forgotten: it may never be answered."""
 
 
 class RequestTracker:
-    """The pending requests, by sender and id."""
+    """The pending requests, by sender and id. Of an extension's, the sender may be unknown."""
 
     def __init__(self) -> None:
-        self.asked: dict[tuple[Sender, Any], tuple[str, Json, int]] = {}
-        self._either: dict[Any, int] = {}
-        """Requests of extensions, which either side may have sent, by their ids."""
+        self.asked: dict[tuple[Sender | None, Any], tuple[str, Json, int]] = {}
         self.messages: int = 0
         self.first: int = 0
         self.has_ids: bool = False
         self._time: float | None = None
 
-    def ask(self, sender: Sender, key: Any, method: str, params: Json, line: RecordedLine) -> None:
+    def ask(self, sender: Sender | None, key: Any, method: str, params: Json, line: int) -> None:
         """Note a request."""
         if len(self.asked) >= MOST_REQUESTS:
             del self.asked[next(iter(self.asked))]
-        self.asked[sender, key] = method, params, line.number
-
-    def ask_of_either(self, key: Any, line: RecordedLine) -> None:
-        """Note a request of an unknown sender."""
-        if len(self._either) >= MOST_REQUESTS:
-            del self._either[next(iter(self._either))]
-        self._either[key] = line.number
+        self.asked[sender, key] = method, params, line
 
     def restart(self) -> None:
         """Forget all but the last: the agent was started again, and will not answer the others."""
         self.asked = dict(list(self.asked.items())[-1:])
-        self._either = {}
         self._time = None
+
+    def pending_opening(self) -> int | None:
+        """Return the line of the client's last pending request that may open a session."""
+        lines = [
+            line
+            for (asker, _), (method, _, line) in self.asked.items()
+            if asker == "client" and (method in OPENING or method.startswith("_"))
+        ]
+        return max(lines, default=None)
 
     def sender(self, message: Json, params: Json) -> Sender | None:
         """Return who has sent a message, where the recording does not state it; None if that is uncertain."""
         method, key = text(message.get("method")), rpc_id(message.get("id"))
-        if method == "$/cancel_request":
-            return sender_of_cancel(rpc_id(params.get("requestId")), self.asked)
+        if method == "$/cancel_request":  # whoever has sent the request, unless both sides have
+            ways = self._askers(rpc_id(params.get("requestId")))
+            return ways[0] if len(ways) == 1 else None
         if method is not None:
             return sender_of_method(method)
-        if key in self._either and not identifies_method(message):
+        is_telling = not obj(message.get("result")).keys().isdisjoint(_TELLING.values())
+        return (
+            None if (None, key) in self.asked and not is_telling else self._responder(message, key)
+        )
+
+    def _askers(self, key: Any) -> list[Sender]:
+        ways: tuple[Sender, Sender] = ("client", "agent")
+        return [way for way in ways if (way, key) in self.asked]
+
+    def _responder(self, message: Json, key: Any) -> Sender | None:
+        """Return who has sent a response."""
+        asked = self.asked
+        ways: list[Sender] = self._askers(key)
+        if "client" not in ways and answered_method(obj(message.get("result"))):
+            return "agent"  # what the client has asked was not recorded
+        if ways == ["agent"] and not _fits(asked["agent", key][0], message):
+            return None  # the same, most likely
+        if len(ways) == 2:
+            ways = [way for way in ways if _fits(asked[way, key][0], message)] or ways
+        if not ways:
             return None
-        return sender_of_response(message, key, self.asked)
+        # In doubt, the last request is answered first: a turn waits for what it asks.
+        asker = max(ways, key=lambda way: asked[way, key][2])
+        return "agent" if asker == "client" else "client"
 
     def seen(
         self,
@@ -183,6 +166,7 @@ class RequestTracker:
         waiting = [
             UnansweredRequest(way, method, line)
             for (way, _), (method, _, line) in self.asked.items()
+            if way is not None
         ]
         return RecordingEnded(
             line,
@@ -198,7 +182,7 @@ class RequestTracker:
 
     def _relate(self, event: MessageSeen, sender: Sender | None, key: Any) -> None:
         if sender is None:
-            is_odd = event.method is None and self._either.pop(key, None) is None
+            is_odd = event.method is None and self.asked.pop((None, key), None) is None
             event.answers = "" if is_odd else None
         elif event.method is None:
             asker: Sender = "client" if sender == "agent" else "agent"

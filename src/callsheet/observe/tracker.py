@@ -55,7 +55,6 @@ from callsheet.observe.rpc import (
     answered_method,
     meant_by,
     outcome_of,
-    pending_opening,
     question_of,
     twin_of,
 )
@@ -153,10 +152,8 @@ class Tracker:
     def _requested(
         self, line: RecordedLine, message: Json, method: str, params: Json, sender: Sender | None
     ) -> Iterator[Any]:
-        if "id" in message and sender is not None:
-            self._requests.ask(sender, rpc_id(message["id"]), method, params, line)
-        elif "id" in message:
-            self._requests.ask_of_either(rpc_id(message["id"]), line)
+        if "id" in message:
+            self._requests.ask(sender, rpc_id(message["id"]), method, params, line.number)
         if method == "initialize":
             yield from self._initialize_requested(params)
         elif method == "$/cancel_request":
@@ -373,8 +370,7 @@ class Tracker:
         """Yield `UnopenedSession` for the first message of a session that nobody has opened."""
         if session.is_known or session.updates:
             return
-        opening = pending_opening(self._requests.asked)
-        yield UnopenedSession(line, session, opening)
+        yield UnopenedSession(line, session, self._requests.pending_opening())
 
     def _turn_activity(
         self, line: RecordedLine, session: ObservedSession, kind: str, update: Json
