@@ -126,16 +126,11 @@ def abandoned(record: CallRecord, seen: float, locale: str | None) -> CallRecord
     return CallRecord(report, record.terminals)
 
 
-def seconds(when: object) -> float | None:
-    """Return a time of RFC 3339 as seconds since 1970."""
-    try:
-        return datetime.fromisoformat(when).timestamp() if isinstance(when, str) else None
-    except ValueError:
-        return None
-
-
 def _notes(before: dict[str, Any], seen: float) -> dict[str, Any]:
-    began = seconds(before.get("startedAt"))
+    try:
+        began = datetime.fromisoformat(before["startedAt"]).timestamp()
+    except (LookupError, TypeError, ValueError):
+        began = None
     ended = max(seen, began or 0.0)
     if not ended:
         return {"reason": Reason.ABANDONED.value}

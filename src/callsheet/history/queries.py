@@ -32,11 +32,8 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _R = TypeVar("_R", bound="Reader")
 
-_HEAD = (
-    "c.session_id, c.call_id, c.position, c.name, c.title, c.kind, c.status, c.reason, c.at, "
-    "c.updated_at, c.duration_ms, c.size"
-)
-_FIELDS = [name.split(".")[1] for name in _HEAD.split(", ")]
+_FIELDS = Head.__struct_fields__
+_HEAD = ", ".join(f"c.{name}" for name in _FIELDS)
 _REASONS = [reason.value for reason in Reason]
 
 LATEST = 2.5e11
@@ -144,19 +141,18 @@ class Reader(ABC):
     def db(self) -> Database:
         """The connection, made anew if it was lost."""
 
-    def _index_for(self, query: Query) -> None:
-        """Index what is not indexed yet, if a query is a search."""
-        if query.search is None:
-            return
+    def _where(self, query: Query) -> Conditions:
+        """Return the conditions of a query. For a search, index what is not indexed yet."""
         after, last = None, FIRST
         try:
-            while after != last:
+            while query.search is not None and after != last:
                 after = last
                 last, _ = index(self.db, after, 200)
         except Exception as exc:
             # Who can't write searches what is indexed.
             if not isinstance(self.db.error(exc), StoreUnavailable):
                 raise
+        return Conditions(self.db, query)
 
     # Calls
 
@@ -173,14 +169,12 @@ class Reader(ABC):
     @guarded
     def count(self, query: Query) -> int:
         """Return how many calls a query selects."""
-        self._index_for(query)
-        where = Conditions(self.db, query)
+        where = self._where(query)
         sql = f"SELECT count(*) FROM {where.source} WHERE {where}"
         return self.db.fetch_value(sql, *where.values)
 
     def _select(self, what: str, query: Query) -> Sequence[Values]:
-        self._index_for(query)
-        where = Conditions(self.db, query)
+        where = self._where(query)
         order = "c.at DESC, c.session_id DESC, c.call_id DESC"
         sql = f"SELECT {what} FROM {where.source} WHERE {where} ORDER BY {order} LIMIT ?"
         return self.db.fetch(sql, *where.values, query.limit)
@@ -288,8 +282,7 @@ class Reader(ABC):
 
         `file_bytes` and `indexed` are those of the whole store.
         """
-        self._index_for(query)
-        where = Conditions(self.db, query)
+        where = self._where(query)
         rows = self.db.fetch(
             "SELECT c.name, count(*), sum(CASE WHEN c.status = 'failed' THEN 1 ELSE 0 END), "
             "sum(CASE WHEN c.status = 'cancelled' THEN 1 ELSE 0 END), count(c.writer), sum(c.size), "

@@ -87,9 +87,6 @@ class RowBatch(Struct):
     calls: list[CallRow] = field(default_factory=list[CallRow])
     messages: list[MessageRow] = field(default_factory=list[MessageRow])
 
-    def __bool__(self) -> bool:
-        return bool(self.sessions or self.calls or self.messages)
-
 
 # What is read
 

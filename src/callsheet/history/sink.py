@@ -49,12 +49,13 @@ class WaitingCall(Struct, frozen=True, gc=False):
     at: float
     updated_at: float
     record: CallRecord
-    run: str = ""
+    key: str = ""
 
     def to_row(self) -> CallRow:
         """Return its row. The payload is still to be compressed."""
-        key = key_of(self.run, self.position)
-        return call_row(self.record, self.session_id, self.position, self.at, self.updated_at, key)
+        return call_row(
+            self.record, self.session_id, self.position, self.at, self.updated_at, self.key
+        )
 
 
 class WaitingMessage(Struct, frozen=True, gc=False):
@@ -67,7 +68,7 @@ class WaitingMessage(Struct, frozen=True, gc=False):
     kind: str
     at: float
     blocks: tuple[JsonObject, ...]
-    run: str = ""
+    key: str = ""
 
     def to_row(self) -> MessageRow:
         """Return its row. The payload is still to be compressed."""
@@ -81,7 +82,7 @@ class WaitingMessage(Struct, frozen=True, gc=False):
             at=self.at,
             size=len(payload),
             payload=payload,
-            key=key_of(self.run, self.position) or f"{message_id} {self.part}",
+            key=self.key or f"{message_id} {self.part}",
         )
 
 
@@ -89,10 +90,10 @@ Waiting: TypeAlias = WaitingCall | WaitingMessage
 
 
 class _Place(Struct, frozen=True, gc=False):
-    """The position of an open call, when it was announced, and the terminals that it had then."""
+    """The position and key of an open call, when it was announced, and the terminals that it had then."""
 
     position: int
-    run: str
+    key: str
     at: float
     terminals: tuple[str, ...]
 
@@ -170,7 +171,7 @@ class SessionLog:
             if report.status.is_final and began is not None and began == _began(record):
                 return  # it has ended, and is reported again
             first = tuple([one.terminal_id for one in record.terminals]) if record.terminals else ()
-            place = _Place(self._next_position(), self._run, now, first)
+            place = _Place(*self._next_place(), now, first)
             self._open[key] = place
         elif record.terminals:
             record = _with_late(record, place.terminals)
@@ -183,18 +184,15 @@ class SessionLog:
         elif key not in self._open:  # a signal's handler has ended it just now, within this
             return
         row.updated_at = now
-        item = WaitingCall(session_id, place.position, place.at, now, record, place.run)
-        self._history.put((session_id, key_of(place.run, place.position)), item, row)
+        item = WaitingCall(session_id, place.position, place.at, now, record, place.key)
+        self._history.put((session_id, place.key), item, row)
 
-    @property
-    def _run(self) -> str:
-        return f"{self._history.run}-{self._number}"
-
-    def _next_position(self) -> int:
+    def _next_place(self) -> tuple[int, str]:
+        """Return the next position, and the key of its row, which no other run of a log has."""
         self._message = None  # a message that goes on after a call is shown after it
-        place = self._next
+        position = self._next
         self._next += 1
-        return place
+        return position, f"{self._history.run}-{self._number} {position}"
 
     # Messages
 
@@ -219,9 +217,9 @@ class SessionLog:
                 self._parts[message_id] = part + 1
                 if len(self._parts) > REMEMBERED:  # nobody goes on with such an old message
                     del self._parts[next(iter(self._parts))]
-                place, run = self._next_position(), self._run
+                position, key = self._next_place()
                 message = WaitingMessage(
-                    self.session_id, message_id, part, place, kind, now, tuple(blocks), run
+                    self.session_id, message_id, part, position, kind, now, tuple(blocks), key
                 )
             self._message = message
             self._put(message, now)
@@ -231,9 +229,9 @@ class SessionLog:
         now = time.time()
         with self._history.lock:
             if self._plan is None or self._plan.message_id != message_id:
-                place, run = self._next_position(), self._run
+                position, key = self._next_place()
                 self._plan = WaitingMessage(
-                    self.session_id, message_id, 0, place, "plan", now, (), run
+                    self.session_id, message_id, 0, position, "plan", now, (), key
                 )
             self._plan = replace(self._plan, blocks=tuple(entries))
             self._put(self._plan, now)
@@ -245,13 +243,7 @@ class SessionLog:
 
     def _put(self, message: WaitingMessage, now: float) -> None:
         self._row.updated_at = now
-        key = (self.session_id, key_of(message.run, message.position))
-        self._history.put(key, message, self._row)
-
-
-def key_of(run: str, position: int) -> str:
-    """Return the key of what has a position in a run of a log. What has no run is known by its id."""
-    return f"{run} {position}" if run else ""
+        self._history.put((self.session_id, message.key), message, self._row)
 
 
 def _began(record: CallRecord) -> object:

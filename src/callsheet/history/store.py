@@ -15,6 +15,8 @@ from contextlib import suppress
 from itertools import chain
 from secrets import token_hex
 
+from msgspec.structs import astuple
+
 from callsheet.history import retention
 from callsheet.history.call_records import abandoned, call_row, column_text, possible_ids
 from callsheet.history.codec import Codec
@@ -37,6 +39,7 @@ WIDE = 32
 ATTEMPTS = 8
 """How often a batch is written whose ids other processes take at the same time."""
 
+# The columns stand in the order of the fields of their rows.
 _SESSIONS = """
 INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (session_id) DO UPDATE SET
@@ -50,7 +53,7 @@ ON CONFLICT (session_id) DO UPDATE SET
 _CALL = "(" + ", ".join("?" * 15) + ")"
 _CALLS = """
 INSERT INTO calls (session_id, call_id, position, name, title, kind, status, reason, at, updated_at,
-                   duration_ms, writer, size, payload, key)
+                   duration_ms, size, payload, key, writer)
 VALUES {}
 ON CONFLICT (session_id, key) DO UPDATE SET
     name = excluded.name, title = excluded.title, kind = excluded.kind, status = excluded.status,
@@ -61,7 +64,7 @@ WHERE calls.writer IS NOT NULL OR (calls.reason = 'abandoned' AND excluded.write
 _ONE_CALL, _WIDE_CALLS = _CALLS.format(_CALL), _CALLS.format(", ".join([_CALL] * WIDE))
 
 _MESSAGES = """
-INSERT INTO messages (session_id, key, message_id, part, position, kind, at, size, payload)
+INSERT INTO messages (session_id, message_id, part, position, kind, at, size, payload, key)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (session_id, key) DO UPDATE SET size = excluded.size, payload = excluded.payload
 """
@@ -125,9 +128,7 @@ class Store(Reader):
             self._is_open = True
             closed = self.recover() if write else 0
         except BaseException as exc:
-            if isinstance(
-                exc, StoreDamaged
-            ):  # nobody has asked for anything that could be at fault instead
+            if isinstance(exc, StoreDamaged):  # no question could be at fault instead
                 self._db.error(exc)
             self.close()
             raise
@@ -241,35 +242,14 @@ class Store(Reader):
 
     def _write(self, batch: RowBatch, writer: str | None) -> None:
         # All processes write sessions in the same order, so that two never deadlock.
-        self._db.execute_many(
-            _SESSIONS,
-            [
-                (row.session_id, row.cwd, row.title, row.info, row.created_at, row.updated_at)
-                for row in sorted(batch.sessions, key=lambda row: row.session_id)
-            ],
-        )
+        sessions = sorted(batch.sessions, key=lambda row: row.session_id)
+        self._db.execute_many(_SESSIONS, [astuple(row) for row in sessions])
         self._show_life()
         self._write_calls(batch.calls, writer or self._writer)
-        self._db.execute_many(
-            _MESSAGES,
-            [
-                (
-                    row.session_id, row.key, row.message_id, row.part, row.position, row.kind,
-                    row.at, row.size, row.payload,
-                )
-                for row in batch.messages
-            ],
-        )  # fmt: skip
+        self._db.execute_many(_MESSAGES, [astuple(row) for row in batch.messages])
 
     def _write_calls(self, calls: Sequence[CallRow], writer: str) -> None:
-        values = [
-            (
-                row.session_id, row.call_id, row.position, row.name, row.title, row.kind,
-                row.status, row.reason, row.at, row.updated_at, row.duration_ms,
-                writer if row.is_open else None, row.size, row.payload, row.key,
-            )
-            for row in calls
-        ]  # fmt: skip
+        values = [(*astuple(row), writer if row.is_open else None) for row in calls]
         # One statement can't write the same row twice.
         is_unique = len({(row.session_id, row.key) for row in calls}) == len(calls)
         rest = len(values) % WIDE if is_unique else len(values)
