@@ -106,7 +106,7 @@ def test_a_clean_recording_exits_with_0_also_from_stdin(
         assert done.stdout.endswith("\n1 recording, 1 call: nothing found.\n")
 
 
-def test_what_can_not_be_read_is_told_and_the_rest_is_checked(
+def test_what_can_not_be_read_is_reported_and_the_rest_is_checked(
     check: Check, bad: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "empty").mkdir()

@@ -86,7 +86,7 @@ def everything(store: Store) -> Any:
     )
 
 
-async def test_a_session_keeps_its_name_and_tells_when_it_was_last_used(store: Store) -> None:
+async def test_a_session_keeps_its_name_and_reports_when_it_was_last_used(store: Store) -> None:
     store.write(batch([call(1)]))
     later = batch([call(2)])
     later.sessions[0].title, later.sessions[0].cwd = "another", "/else"
@@ -314,7 +314,7 @@ async def test_a_store_that_is_too_large_is_made_smaller_by_its_oldest(store: St
     assert left == [f"call_s1_{n}" for n in reversed(range(200 - len(left), 200))]
 
 
-async def test_what_goes_for_a_limit_of_bytes_is_told_beforehand(store: Store) -> None:
+async def test_what_goes_for_a_limit_of_bytes_is_reported_beforehand(store: Store) -> None:
     empty = store.fill(0)
     assert (empty.used, empty.surplus) == (empty.least, 0)
     noise = random.Random(3)

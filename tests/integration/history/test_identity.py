@@ -106,9 +106,7 @@ async def test_every_call_of_every_run_is_kept_once_and_in_order(url: str, seed:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_messages_of_two_runs_are_two_when_they_are_told_again(
-    url: str, version: int
-) -> None:
+async def test_messages_of_two_runs_are_two_when_they_are_replayed(url: str, version: int) -> None:
     for text in ("first", "second"):
         async with History(url) as history:
             end = await history.ask(lambda store: store.last_position("s"))
@@ -158,7 +156,7 @@ async def test_two_processes_at_once_share_no_row(url: str) -> None:
     reader.close()
 
 
-async def test_what_has_ended_and_is_told_again_is_no_other_call(tmp_path: Path) -> None:
+async def test_what_has_ended_and_is_replayed_is_no_other_call(tmp_path: Path) -> None:
     async with History(f"sqlite:///{tmp_path}/h.sqlite") as history:
         log = history.session("s")
         meta = {"callsheet": {"startedAt": "2026-01-01T00:00:00.000Z"}}
@@ -169,7 +167,7 @@ async def test_what_has_ended_and_is_told_again_is_no_other_call(tmp_path: Path)
         assert [head.title for head in heads] == ["one"]
 
 
-async def test_terminals_of_two_runs_are_two_when_they_are_told_again(url: str) -> None:
+async def test_terminals_of_two_runs_are_two_when_they_are_replayed(url: str) -> None:
     for number in range(2):
         async with History(url) as history:
             terminal = TerminalRecord(

@@ -338,7 +338,7 @@ async def test_a_server_that_is_not_there_is_not_waited_for(
     assert "s3cret" not in str(caught.value)
 
 
-async def test_who_may_not_make_tables_is_told_so(
+async def test_who_may_not_make_tables_is_reported_so(
     url: str, postgres: Server, database: str
 ) -> None:
     postgres.do(f"CREATE ROLE reader_{database} LOGIN PASSWORD 'r'")
@@ -365,7 +365,7 @@ async def test_without_its_driver_it_says_how_to_get_it(monkeypatch: pytest.Monk
         store_at("postgresql://localhost/h").open()
 
 
-async def test_one_row_that_no_column_takes_is_told_as_such(url: str) -> None:
+async def test_one_row_that_no_column_takes_is_reported_as_such(url: str) -> None:
     async with opened(url) as store:
         bad = batch([call(1)])
         bad.calls[0].position = 1 << 70

@@ -103,7 +103,7 @@ def test_a_tap_asks_about_all_that_would_run(tmp_path: Path, repair: bool) -> No
 
 
 @needs_bash
-def test_a_repaired_recording_tells_all_that_would_run(tmp_path: Path) -> None:
+def test_a_repaired_recording_reports_all_that_would_run(tmp_path: Path) -> None:
     told = commands(SEED + 4, sized(200, 15))
     messages = opening()
     for number, command in enumerate(told):

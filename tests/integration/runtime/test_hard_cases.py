@@ -40,7 +40,9 @@ class OddSink:
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["from the start", "attached late"])
-async def test_a_terminal_is_told_with_the_announcement_and_its_output_after_it(late: bool) -> None:
+async def test_a_terminal_is_reported_with_the_announcement_and_its_output_after_it(
+    late: bool,
+) -> None:
     recorder = Recorder(Peer(terminals="meta"))
     async with Session(
         sinks=[] if late else [recorder, Recorder(Peer(terminals="meta"))]
@@ -105,7 +107,7 @@ async def test_output_after_the_content_was_replaced_brings_nothing_old_back() -
             call.succeed()
 
 
-async def test_a_thread_that_writes_fast_is_shown_whole_or_told_what_is_missing() -> None:
+async def test_a_thread_that_writes_fast_is_shown_whole_or_says_what_is_missing() -> None:
     import base64
     import re
 

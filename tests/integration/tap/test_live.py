@@ -156,7 +156,7 @@ def test_a_call_that_an_agent_leaves_open_when_it_dies_is_ended(tmp_path: Path) 
     assert "1  call ended that was left open" in report.read_text()
 
 
-def test_what_is_told_of_an_agent_that_dies_within_a_line_stands_on_lines_of_its_own(
+def test_what_is_reported_an_agent_that_dies_within_a_line_stands_on_lines_of_its_own(
     tmp_path: Path,
 ) -> None:
     dies = [*GREETING, ["await", "session/prompt"], OPEN, ["mumble", '{"jsonrpc":'], ["exit", 5]]
@@ -182,7 +182,7 @@ def test_an_announcement_without_input_waits_but_not_for_long() -> None:
         process.wait(PATIENCE)
 
 
-def test_a_call_starts_when_it_is_told_by_the_time_of_day() -> None:
+def test_a_call_starts_when_it_is_reported_by_the_time_of_day() -> None:
     tells = [*GREETING, ["await", "session/prompt"], OPEN, ["await", "never"]]
     asked = TURN.splitlines(keepends=True)
     with start(*puppet(*tells)) as process:

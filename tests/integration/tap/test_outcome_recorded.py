@@ -88,7 +88,7 @@ def test_nothing_that_was_shown_at_the_end_is_lost(path: Path) -> None:
             assert blank or any(bare.items() <= kept.items() for kept in draft.content)
 
 
-def test_what_they_tell_wrongly_is_known_by_count() -> None:
+def test_what_they_report_wrongly_is_known_by_count() -> None:
     changed = {
         path.stem: [draft.reason for _, draft in told(path) if "status" in draft.repaired]
         for path in RECORDINGS

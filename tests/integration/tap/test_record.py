@@ -121,7 +121,7 @@ def test_the_end_of_each_side_reaches_the_other(path: Path) -> None:
         assert process.wait(PATIENCE) == 7
 
 
-def test_an_agent_is_told_that_its_client_does_not_read_any_more(path: Path) -> None:
+def test_an_agent_is_notified_that_its_client_does_not_read_any_more(path: Path) -> None:
     writes = "import os, signal; signal.signal(signal.SIGPIPE, signal.SIG_DFL)\nwhile True: os.write(1, b'x' * 999)"
     with start(path, *python(writes)) as process:
         assert process.stdout is not None
@@ -129,7 +129,7 @@ def test_an_agent_is_told_that_its_client_does_not_read_any_more(path: Path) -> 
         assert process.wait(PATIENCE) == 128 + signal.SIGPIPE
 
 
-def test_a_client_is_told_that_the_agent_does_not_read_any_more(path: Path) -> None:
+def test_a_client_is_notified_that_the_agent_does_not_read_any_more(path: Path) -> None:
     with start(path, *python("import os, time; os.close(0); time.sleep(60)")) as process:
         assert process.stdin is not None
         with pytest.raises(BrokenPipeError):
@@ -307,7 +307,7 @@ def test_as_raw_lines_are_written_without_a_word_around_them(path: Path) -> None
     assert sorted(lines) == sorted([b'{"b" :1}', b"\xff", b"no end"] * 2)
 
 
-def test_a_question_comes_before_its_answer(path: Path) -> None:
+def test_a_permission_request_comes_before_its_answer(path: Path) -> None:
     with start(path, "cat") as process:
         assert process.stdin is not None
         for number in range(300):

@@ -184,7 +184,7 @@ def test_a_line_goes_without_what_does_not_fit_its_budget_and_says_so() -> None:
         assert f"the budget is {budget}" in str(wrong)
 
 
-def test_an_update_that_is_no_json_still_tells_where_its_call_is() -> None:
+def test_an_update_that_is_no_json_still_reports_where_its_call_is() -> None:
     update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "rawInput": {1j}}
     line, wrong = UpdateFrames("s").fitting(update)
     least = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "…"}

@@ -134,7 +134,7 @@ def test_a_long_text_in_many_steps_costs_at_most_4_bytes_each(mode: str) -> None
 
 @every_view
 @pytest.mark.parametrize("make", [fenced, counted, rolling, rolling_items, items_and_more, diff])
-def test_whatever_way_output_is_told_again_it_costs_linear_bytes(mode: str, make: Make) -> None:
+def test_whatever_way_output_is_replayed_it_costs_linear_bytes(mode: str, make: Make) -> None:
     total, peer = output(70_000), Peered(mode)
     live = grow(peer, total, 280, make)
     new = len(json.dumps(total, ensure_ascii=False).encode()) + BESIDES.get(make, 0) * 280
@@ -238,7 +238,9 @@ def test_a_long_diff_that_grows_is_sent_again_seldom(mode: str) -> None:
 
 
 @every_view
-def test_what_nothing_pays_for_waits_until_the_end_or_is_told_whatever_it_costs(mode: str) -> None:
+def test_what_nothing_pays_for_waits_until_the_end_or_is_reported_whatever_it_costs(
+    mode: str,
+) -> None:
     peer, told = Peered(mode), output(80_000)
     for number in range(12):
         peer.tell(content=diff(told + str(number)))
@@ -286,14 +288,14 @@ def test_a_part_takes_the_room_that_it_is_given(letter: str) -> None:
 
 
 @every_view
-def test_the_end_tells_content_once_and_only_if_it_was_not_seen(mode: str) -> None:
+def test_the_end_reports_content_once_and_only_if_it_was_not_seen(mode: str) -> None:
     peer = Peered(mode)
     peer.tell(content=text("all of it"))
     peer.tell(status=ToolCallStatus.COMPLETED)
     assert b'"content":' not in peer.lines[-1]
 
 
-def test_v2_is_told_of_whole_items_as_they_come_whatever_there_is_of_credit() -> None:
+def test_v2_receives_whole_items_as_they_come_whatever_there_is_of_credit() -> None:
     peer = Peered("v2")
     grown: tuple[ToolCallContent, ...] = ()
     for number in range(1000):

@@ -157,7 +157,7 @@ def test_titles_of_commands_and_edits_are_not_rendered() -> None:
         assert not found_by("client/zed-markdown-title", data)
 
 
-def test_a_title_that_is_told_again_is_found_once_and_shows_no_secret() -> None:
+def test_a_title_that_is_replayed_is_found_once_and_shows_no_secret() -> None:
     secret = "ghp_" + "a1B2c3D4e5" * 3 + "F6g7H8"
     titled = {**CALL, "title": f"*grep* {secret}"}
     (finding,) = found_by(
@@ -211,7 +211,7 @@ def terminal(key: str) -> dict[str, Any]:
     return {**CALL, "content": [{"type": "terminal", "terminalId": key}]}
 
 
-def test_terminals_that_the_client_made_or_was_told_of_are_known() -> None:
+def test_terminals_that_the_client_made_or_received_are_known() -> None:
     rule = "client/zed-unknown-terminal"
     made = (
         {"id": 8, "method": "terminal/create", "params": {"sessionId": "s1", "command": "make"}},
@@ -224,7 +224,7 @@ def test_terminals_that_the_client_made_or_was_told_of_are_known() -> None:
     assert finding.field == "update.content[0].terminalId"
 
 
-def test_output_of_a_terminal_that_was_told_of_is_live() -> None:
+def test_output_of_a_terminal_that_was_reported_is_live() -> None:
     rule = "client/zed-no-live-output"
     info = {"terminal_info": {"terminal_id": "t1", "cwd": "/code"}}
     output = {**ENDED, "_meta": {"terminal_output": {"terminal_id": "t1", "data": "x"}}}
@@ -297,7 +297,7 @@ def test_what_is_found_in_a_real_recording_was_agreed_on_by_hand(name: str) -> N
     assert dict(counts) == AGREED[name]
 
 
-def test_each_call_that_is_over_is_told_once_be_it_let_go_or_not(
+def test_each_call_that_is_over_is_reported_once_be_it_let_go_or_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(calls, "KEEP_ENDED", 10)

@@ -29,7 +29,7 @@ def test_a_complete_call_has_no_findings() -> None:
 @pytest.mark.parametrize(
     "title", ["read", "Terminal", "read_file", "ReadFile", "Tool", "Unknown tool", "", "  "]
 )
-def test_a_bare_title_is_told_at_first_and_at_the_end(title: str) -> None:
+def test_a_bare_title_is_reported_at_first_and_at_the_end(title: str) -> None:
     found = check(announced(title=title), completed())
     assert rules(found) == ["complete/title-at-first", "complete/title"]
     assert [finding.severity for finding in found] == ["advice", "warning"]
@@ -37,7 +37,7 @@ def test_a_bare_title_is_told_at_first_and_at_the_end(title: str) -> None:
     assert found[0].field == "update.title"
 
 
-def test_a_bare_title_that_is_mended_is_told_only_as_a_beginning() -> None:
+def test_a_bare_title_that_is_repaired_is_reported_only_as_a_beginning() -> None:
     found = check(announced(title="read"), completed(title="Read notes.txt"))
     assert rules(found) == ["complete/title-at-first"]
 
@@ -82,7 +82,7 @@ def test_a_piece_of_a_recording_says_nothing_of_what_came_before_it() -> None:
     assert rules(check_bare(updated(status="in_progress"), completed())) == []
 
 
-def test_what_a_recording_cut_off_may_still_have_told_is_not_missed() -> None:
+def test_what_a_recording_cut_off_may_still_have_reported_is_not_missed() -> None:
     found = check_bare(*opening(), announced(title="read"))
     assert rules(found) == ["complete/title-at-first"]
 
@@ -209,21 +209,21 @@ def test_a_call_may_have_failed_because_its_input_was_empty() -> None:
     assert rules(check(announced(**COMMAND, rawInput={}), failed)) == []
 
 
-def test_an_input_that_was_told_by_a_question_was_told() -> None:
+def test_an_input_that_was_reported_by_a_permission_request_was_reported() -> None:
     first = announced(**COMMAND, without=("rawInput",))
     question = asked(rawInput={"command": "make test"})
     found = check(first, question, decided("yes"), completed())
     assert rules(found) == ["complete/input-at-first"]
 
 
-def test_a_call_that_is_still_open_when_the_recording_ends_may_tell_its_input_yet() -> None:
+def test_a_call_that_is_still_open_when_the_recording_ends_may_report_its_input_yet() -> None:
     assert rules(check_bare(announced(**COMMAND, without=("rawInput",)))) == [
         "complete/input-at-first"
     ]
 
 
 @pytest.mark.parametrize("raw", ['{"command": "make"}', ' {"path": "/a"}\n'])
-def test_an_input_that_is_a_text_of_json_is_told_once(raw: str) -> None:
+def test_an_input_that_is_a_text_of_json_is_reported_once(raw: str) -> None:
     found = check(announced(rawInput=raw), updated(rawInput=raw), completed())
     assert rules(found) == ["complete/input-as-text"]
 
@@ -233,7 +233,7 @@ def test_an_input_that_really_is_a_text_passes(raw: object) -> None:
     assert "complete/input-as-text" not in rules(check(announced(rawInput=raw), completed()))
 
 
-def test_a_text_of_json_in_a_question_is_told() -> None:
+def test_a_text_of_json_in_a_permission_request_is_reported() -> None:
     found = check(asked("c9", title="Run make", rawInput='{"command": "make"}'))
     assert rules(found) == ["complete/asked-input-as-text"]
 
@@ -252,7 +252,7 @@ def test_nobody_approves_blind(title: str, raw: object) -> None:
     ]
 
 
-def test_a_question_about_a_call_never_heard_of_may_be_blind_too() -> None:
+def test_a_permission_request_about_an_unknown_call_may_be_blind_too() -> None:
     assert rules(check(asked("c9", title="bash"))) == ["complete/asked-blindly"]
 
 
@@ -267,7 +267,7 @@ def test_a_question_about_a_call_never_heard_of_may_be_blind_too() -> None:
         },
     ],
 )
-def test_a_question_that_shows_what_it_is_about_lacks_only_the_input(
+def test_a_permission_request_that_shows_what_it_is_about_lacks_only_the_input(
     shown: dict[str, object],
 ) -> None:
     found = check(asked("c9", **shown))
@@ -276,26 +276,26 @@ def test_a_question_that_shows_what_it_is_about_lacks_only_the_input(
     ]
 
 
-def test_a_question_with_the_input_passes() -> None:
+def test_a_permission_request_with_the_input_passes() -> None:
     found = check(asked("c9", title="bash", rawInput={"command": "make test"}))
     assert rules(found) == []
 
 
-def test_a_question_needs_not_repeat_what_was_announced() -> None:
+def test_a_permission_request_needs_not_repeat_what_was_announced() -> None:
     first = announced(**COMMAND, rawInput={"command": "make test"})
     assert rules(check(first, asked(), decided("yes"), completed())) == []
 
 
-def test_a_question_about_a_tool_that_takes_nothing_passes() -> None:
+def test_a_permission_request_about_a_tool_that_takes_nothing_passes() -> None:
     call = {"name": "get_time", "title": "Get the time", "kind": "other", "rawInput": {}}
     assert rules(check(announced(**call), asked(**call), decided("yes"), completed())) == []
 
 
-def test_a_question_in_a_piece_of_a_recording_passes() -> None:
+def test_a_permission_request_in_a_piece_of_a_recording_passes() -> None:
     assert rules(check_bare(asked("c9", title="bash"))) == []
 
 
-def test_a_question_of_v2_that_is_about_no_call_passes() -> None:
+def test_a_permission_request_of_v2_that_is_about_no_call_passes() -> None:
     question = asked()
     question["params"] = {
         "sessionId": "s1",

@@ -108,7 +108,7 @@ def test_an_absolute_path_passes(path: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/code/../etc/passwd", "/code/./a", "C:\\work\\..\\a", "/code/.."]
 )
-def test_a_path_that_goes_back_and_forth_is_told(path: str) -> None:
+def test_a_path_that_goes_back_and_forth_is_reported(path: str) -> None:
     found = check(announced(locations=[{"path": path}]), completed())
     assert [(f.rule, f.severity) for f in found] == [("complete/path-not-normal", "warning")]
 
@@ -131,13 +131,13 @@ def test_the_paths_of_v2_s_diffs_are_judged_alike() -> None:
     ]
 
 
-def test_a_path_is_told_once_however_often_it_is_sent() -> None:
+def test_a_path_is_reported_once_however_often_it_is_sent() -> None:
     bad = [{"path": "src/app.py"}]
     found = check(announced(locations=bad), updated(locations=bad), completed(locations=bad))
     assert rules(found) == ["complete/path-not-absolute"]
 
 
-def test_a_path_in_a_question_is_judged() -> None:
+def test_a_path_in_a_permission_request_is_judged() -> None:
     found = check(asked("c9", title="Edit a.py", rawInput={"path": "a"}, locations=[{"path": "a"}]))
     assert rules(found) == ["complete/asked-path-not-absolute"]
 
@@ -155,7 +155,7 @@ def test_a_line_of_a_file_passes(line: int | None) -> None:
     assert check(announced(locations=[{**PLACE[0], "line": line}]), completed()) == []
 
 
-def test_a_path_is_told_once_for_a_call() -> None:
+def test_a_path_is_reported_once_for_a_call() -> None:
     places = [{"path": "a.py"}, {"path": "b.py"}]
     found = check(announced(locations=places[:1]), completed(locations=places))
     assert [(one.rule, one.field) for one in found] == [
@@ -180,7 +180,7 @@ def read(key: str = "r1", **fields: Any) -> list[Message]:
     return [announced(key), completed(key, **fields)]
 
 
-def test_a_diff_without_the_key_is_advice_and_told_once() -> None:
+def test_a_diff_without_the_key_is_advice_and_reported_once() -> None:
     bare = {"type": "diff", "path": PATH, "newText": "x"}
     found = check(announced(**EDIT, content=[bare]), completed(content=[bare]))
     assert [(f.rule, f.severity) for f in found] == [("complete/old-text-left-out", "advice")]
@@ -219,7 +219,7 @@ def test_a_file_that_was_written_is_not_new() -> None:
     ]
 
 
-def test_a_question_shows_an_overwrite_as_what_it_is() -> None:
+def test_a_permission_request_shows_an_overwrite_as_what_it_is() -> None:
     question = asked("c9", **EDIT, rawInput={"path": PATH}, content=[diff(None)])
     assert rules(check(*read(), question)) == ["complete/overwrite-asked-as-new"]
 
@@ -261,6 +261,6 @@ def test_an_overwrite_that_shows_the_old_text_passes() -> None:
     assert check(*read(), *wrote("c1", diff("before\n"))) == []
 
 
-def test_a_diff_that_is_mended_before_the_end_passes() -> None:
+def test_a_diff_that_is_repaired_before_the_end_passes() -> None:
     first = announced(**EDIT, content=[diff(None)])
     assert check(*read(), first, completed(content=[diff("before\n")])) == []

@@ -44,7 +44,7 @@ def ran(command: str = "make test", **end: Any) -> list[Message]:
     ],
 )
 @pytest.mark.parametrize("content", [[], words(""), words(" \n")])
-def test_a_result_in_the_raw_output_only_is_told(raw: object, content: object) -> None:
+def test_a_result_in_the_raw_output_only_is_reported(raw: object, content: object) -> None:
     found = check(*ran(content=content, rawOutput=raw))
     assert [(f.rule, f.severity) for f in found] == [("complete/result-in-raw-output", "warning")]
 
@@ -67,7 +67,7 @@ def test_a_call_that_shows_something_passes(item: Message) -> None:
     assert rules(check(*ran(content=[item], rawOutput="text"))) == []
 
 
-def test_a_completed_call_that_shows_nothing_is_told() -> None:
+def test_a_completed_call_that_shows_nothing_is_reported() -> None:
     found = check(announced(), updated(status="completed", content=[]))
     assert [(f.rule, f.severity) for f in found] == [("complete/nothing-shown", "warning")]
 
@@ -256,7 +256,7 @@ def test_a_text_of_json_is_looked_into_where_a_file_was_changed() -> None:
         "error: none",
     ],
 )
-def test_what_tells_of_no_error_passes(raw: object) -> None:
+def test_what_reports_no_error_passes(raw: object) -> None:
     assert rules(check(announced(), completed(rawOutput=raw))) == []
 
 
@@ -347,7 +347,7 @@ def test_an_answer_of_1_passes(command: str) -> None:
 @pytest.mark.parametrize(
     "command", ["git commit -m 'grep; test'", "make test", "grep -q a b; make", "echo '&& test x'"]
 )
-def test_a_failure_of_1_is_told(command: str) -> None:
+def test_a_failure_of_1_is_reported(command: str) -> None:
     assert rules(check(*ran(command, rawOutput={"exit_code": 1}))) == ["complete/exit-code"]
 
 

@@ -373,7 +373,7 @@ def test_a_rule_that_is_not_there_is_refused_with_what_is_near() -> None:
 # What can be read
 
 
-def test_directories_are_searched_and_what_can_not_be_read_is_told(tmp_path: Path) -> None:
+def test_directories_are_searched_and_what_can_not_be_read_is_reported(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     for name in ("b.jsonl", "a.NDJSON", "c.log", "d.txt", "sub/e.jsonl"):
         (tmp_path / name).write_bytes(told(CALL))
@@ -396,7 +396,7 @@ def test_directories_are_searched_and_what_can_not_be_read_is_told(tmp_path: Pat
     assert problems[1] == ("no", "no such file or directory")
 
 
-def test_what_was_found_before_a_file_broke_is_told() -> None:
+def test_what_was_found_before_a_file_broke_is_reported() -> None:
     class Broken(io.BytesIO):
         def read(self, size: int | None = -1) -> bytes:
             raise OSError(5, "Input/output error") if self.tell() else OSError(5, "at once")

@@ -238,7 +238,7 @@ def test_a_call_that_is_open_after_a_denial(option: str) -> None:
     assert rules(talk.stop()) == ["lifecycle/open-after-denial"]
 
 
-def test_a_question_that_a_cancel_dismissed_is_no_denial() -> None:
+def test_a_permission_request_that_a_cancel_dismissed_is_no_denial() -> None:
     talk = turn().call("a", "pending").question("a").cancel().decide("cancelled")
     assert rules(talk.stop("cancelled")) == ["lifecycle/open-after-cancel"]
 
@@ -343,7 +343,7 @@ def test_what_does_not_run_may_complete_at_once(kind: str) -> None:
     assert rules(talk) == []
 
 
-def test_a_denied_call_that_completes_is_told_once() -> None:
+def test_a_denied_call_that_completes_is_reported_once() -> None:
     talk = turn().call("a", "pending").question("a").decide("no").call("a", "completed").stop()
     assert rules(talk) == ["lifecycle/denied-but-completed"]
 

@@ -192,7 +192,7 @@ def test_permission_under_another_id_than_the_calls() -> None:
     assert "under the id a" in finding.message
 
 
-def test_a_question_in_other_words_is_known_by_its_title() -> None:
+def test_a_permission_request_in_other_words_is_known_by_its_title() -> None:
     title = "Edit `/code/a.py`"
     talk = turn().call("a", "pending", title=title, kind="edit", rawInput={"path": "/code/a.py"})
     talk.question("b", title=title, rawInput={"file_path": "/code/a.py", "new": "x"}).decide()
@@ -206,7 +206,7 @@ def test_a_title_that_says_only_what_a_call_is_does_not_make_it_the_same() -> No
     assert rules(talk.stop(), "order") == ["order/asked-unannounced"]
 
 
-def test_a_question_is_known_by_the_file_that_it_would_change() -> None:
+def test_a_permission_request_is_known_by_the_file_that_it_would_change() -> None:
     place, given = {"path": "/code/a.py"}, {"tool": "patch", "arguments": {"path": "/code/a.py"}}
     diff = {"type": "diff", **place, "oldText": "a", "newText": "b"}
 
@@ -220,18 +220,18 @@ def test_a_question_is_known_by_the_file_that_it_would_change() -> None:
     assert asking(kind="read", locations=[place]) == ["order/asked-unannounced"]
 
 
-def test_a_question_about_another_input_is_about_another_call() -> None:
+def test_a_permission_request_about_another_input_is_about_another_call() -> None:
     talk = turn().call("a", "pending", rawInput={"command": "ls"})
     talk.question("b", rawInput={"command": "rm"}).decide().call("a", "failed")
     assert rules(talk.call("b", "failed").stop()) == ["order/asked-unannounced"]
 
 
-def test_a_question_that_is_open_when_its_turn_is_over() -> None:
+def test_a_permission_request_that_is_open_when_its_turn_is_over() -> None:
     talk = turn().call("a", "pending").question("a").call("a", "failed")
     assert rules(talk.stop(), "order") == ["order/left-unanswered"]
 
 
-def test_a_question_that_was_answered_taken_back_or_cancelled_is_not_left() -> None:
+def test_a_permission_request_that_was_answered_taken_back_or_cancelled_is_not_left() -> None:
     answered = turn().call("a", "pending").question("a").decide("no").call("a", "failed").stop()
     taken_back = turn().call("a", "pending").question("a")
     taken_back.note("agent", "$/cancel_request", {"requestId": 1}).call("a", "failed").stop()
@@ -242,12 +242,12 @@ def test_a_question_that_was_answered_taken_back_or_cancelled_is_not_left() -> N
 
 
 @pytest.mark.parametrize("status", ["completed", "failed"])
-def test_a_call_that_ended_before_its_question_was_answered(status: str) -> None:
+def test_a_call_that_ended_before_its_permission_request_was_answered(status: str) -> None:
     talk = turn().call("a", "in_progress").question("a").call("a", status).decide().stop()
     assert rules(talk) == ["order/ended-while-asking"]
 
 
-def test_a_question_whose_call_ended_for_a_reason_that_people_know() -> None:
+def test_a_permission_request_whose_call_ended_for_a_reason_that_people_know() -> None:
     cancelled = turn().call("a", "pending").question("a").cancel().call("a", "failed")
     taken_back = turn().call("a", "pending").question("a")
     taken_back.note("agent", "$/cancel_request", {"requestId": 1}).call("a", "failed")

@@ -150,7 +150,7 @@ def test_a_gigantic_line_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None
     assert found(with_line(b"x" * 50_000)) == [("recording/gigantic-line", 6)]
 
 
-def test_empty_lines_and_binary_data_are_told_once() -> None:
+def test_empty_lines_and_binary_data_are_reported_once() -> None:
     lines = b"\n\n".join(said())
     assert found(lines) == [("recording/blank-line", 2)]
     binary = b"\n".join([b"\0\1\2"] * 100)
@@ -207,7 +207,7 @@ def test_a_clock_may_tremble_and_begin_anew_with_the_agent() -> None:
     assert rules(talk, "recording") == []
 
 
-def test_directions_that_contradict_the_methods_are_told_once_for_each() -> None:
+def test_directions_that_contradict_the_methods_are_reported_once_for_each() -> None:
     talk = Talk().opened().prompt()
     params = {"sessionId": "s", "update": {"sessionUpdate": "plan", "entries": []}}
     talk.note("client", "session/update", params).note("client", "session/update", params)

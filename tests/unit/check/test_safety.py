@@ -44,7 +44,7 @@ def test_a_secret_is_found_and_not_shown(place: dict[str, Any]) -> None:
     assert TOKEN[5:15] not in str(finding)
 
 
-def test_a_secret_is_told_once_for_a_call_and_a_rule() -> None:
+def test_a_secret_is_reported_once_for_a_call_and_a_rule() -> None:
     talk = turn()
     for key in "ab":
         talk.call(key, "in_progress", title=TOKEN).call(key, content=content(TOKEN))
@@ -55,7 +55,7 @@ def test_a_secret_is_told_once_for_a_call_and_a_rule() -> None:
     assert found == {(key, rule): 1 for key in "ab" for rule in ("github-token", "password")}
 
 
-def test_a_secret_in_a_question_and_in_a_terminal() -> None:
+def test_a_secret_in_a_permission_request_and_in_a_terminal() -> None:
     talk = turn().question("a", title="Run", rawInput={"command": f"echo {TOKEN}"}).decide().stop()
     (finding,) = findings(talk, "safety")
     assert finding.field == "params.toolCall.rawInput"
@@ -132,7 +132,7 @@ def test_text_from_right_to_left_turns_nothing_around() -> None:
 
 
 @pytest.mark.parametrize("sign", ["\x1b[31m", "\x00"])
-def test_escape_sequences_in_text_are_told_once(sign: str) -> None:
+def test_escape_sequences_in_text_are_reported_once(sign: str) -> None:
     talk = turn().call("a", "in_progress", content=content(f"{sign}red"))
     (finding,) = findings(
         talk.call("a", "completed", content=content(f"{sign}rot")).stop(), "safety"
@@ -178,7 +178,7 @@ SHOWN = [{"type": "terminal", "terminalId": "t"}]
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_terminal_that_nobody_has_made_is_told_once(version: int) -> None:
+def test_a_terminal_that_nobody_has_made_is_reported_once(version: int) -> None:
     talk = turn(version).call("a", "in_progress", title="Run", content=SHOWN)
     (finding,) = findings(talk.call("a", "completed", content=SHOWN).stop(), "safety")
     assert (finding.rule, finding.field) == ("safety/unknown-terminal", "update.content")

@@ -146,7 +146,7 @@ def test_a_tap_that_reads_no_exit_codes_is_found_out(
         ({"rawOutput": {"exit_code": True}}, "make"),
     ],
 )
-def test_what_does_not_tell_of_a_failure_is_none(end: dict[str, Any], command: str) -> None:
+def test_what_does_not_report_a_failure_is_none(end: dict[str, Any], command: str) -> None:
     assert errors_after_repair(ended(end, command), "complete/exit-code") == 0
 
 

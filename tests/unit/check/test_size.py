@@ -36,7 +36,7 @@ def growing(steps: int, size: int, **more: Any) -> Talk:
 # Amplification
 
 
-def test_a_call_that_takes_many_times_what_it_tells() -> None:
+def test_a_call_that_takes_many_times_what_it_reports() -> None:
     finding = findings(growing(150, 300), "size")[0]
     assert (finding.rule, finding.call) == ("size/amplified", "a")
     assert "times the" in finding.message
@@ -54,7 +54,7 @@ def test_a_bounded_view_of_long_output_is_not_amplified() -> None:
     assert rules(talk.call("a", "completed", content=content(output[-8000:])).stop(), "size") == []
 
 
-def test_output_that_comes_by_a_terminal_is_told_once() -> None:
+def test_output_that_comes_by_a_terminal_is_reported_once() -> None:
     told = {"terminal_info": {"terminal_id": "t"}}
     talk = turn().call(
         "a", "in_progress", content=[{"type": "terminal", "terminalId": "t"}], _meta=told
@@ -155,11 +155,11 @@ def test_raw_output_that_is_short_structured_or_another() -> None:
         (11_000_000, ["size/frame-10mb"]),
     ],
 )
-def test_a_message_is_told_by_its_size_once(size: int, rule: list[str]) -> None:
+def test_a_message_is_reported_by_its_size_once(size: int, rule: list[str]) -> None:
     assert rules(turn().call("a", "completed", content=content("x" * size)).stop(), "size") == rule
 
 
-def test_a_question_may_be_as_large_as_the_input_that_it_shows() -> None:
+def test_a_permission_request_may_be_as_large_as_the_input_that_it_shows() -> None:
     for size, rule in ((70_000, []), (1_100_000, ["size/frame-1mb"])):
         talk = turn().call("a", "pending").question("a", rawInput={"content": "x" * size})
         assert rules(talk.decide().call("a", "failed").stop(), "size") == rule

@@ -148,13 +148,15 @@ def test_a_value_as_deep_as_a_report_may_hold_survives() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_bytes_that_are_no_payload_are_told_as_damage(data: bytes) -> None:
+def test_bytes_that_are_no_payload_are_reported_as_damage(data: bytes) -> None:
     with pytest.raises(StoreDamaged):
         CODEC.decode(data)
 
 
 @given(st.data())
-def test_a_payload_that_was_damaged_anywhere_is_told_as_damage_if_it_can_be_seen(data: Any) -> None:
+def test_a_payload_that_was_damaged_anywhere_is_reported_as_damage_if_it_can_be_seen(
+    data: Any,
+) -> None:
     text = data.draw(st.sampled_from(["short", "long " * 2000]))
     broken = bytearray(encode(CallRecord(ToolCallReport("call_1", "read", raw_output=text))))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -171,7 +173,7 @@ def test_a_payload_that_was_damaged_anywhere_is_told_as_damage_if_it_can_be_seen
      b'{"call":{"sessionUpdate":"tool_call","toolCallId":"c","title":"t"},"terminals":[{}]}',
      b'{"call":{"sessionUpdate":"tool_call","toolCallId":"c","title":"t"},"odd":{"content":{"7":[]}}}'],
 )  # fmt: skip
-def test_json_that_is_no_call_is_told_as_damage(body: bytes) -> None:
+def test_json_that_is_no_call_is_reported_as_damage(body: bytes) -> None:
     with pytest.raises(StoreDamaged):
         CODEC.decode(zstandard.compress(body))
 

@@ -119,7 +119,7 @@ def assert_same(one: list[bytes], other: list[bytes], version: int) -> None:
 @each_peer
 @examples(20)
 @given(life=some.lives())
-def test_any_call_is_told_again_as_it_was_seen(peer: Peer, life: list[Event]) -> None:
+def test_any_call_is_replayed_as_it_was_seen(peer: Peer, life: list[Event]) -> None:
     ledger, lines = live(life, peer)
     again = replayed(peer, stored(ledger), alive=("call_1",))
     assert_same(lines, again, peer.version)
@@ -128,7 +128,7 @@ def test_any_call_is_told_again_as_it_was_seen(peer: Peer, life: list[Event]) ->
 @each_peer
 @examples(12)
 @given(shown=some.terminal_lives(), exit_first=st.booleans())
-def test_any_live_output_is_told_again_as_it_was_seen(
+def test_any_live_output_is_replayed_as_it_was_seen(
     peer: Peer, shown: list[Event], exit_first: bool
 ) -> None:
     opening = CallOpened(
@@ -181,7 +181,7 @@ async def busy_session(folder: Path, history: History, sinks: list[Recorder]) ->
         log.say("agent", "m2", [{"type": "text", "text": "done"}])
 
 
-async def test_a_session_of_real_tools_is_told_again_as_it_was_seen(tmp_path: Path) -> None:
+async def test_a_session_of_real_tools_is_replayed_as_it_was_seen(tmp_path: Path) -> None:
     history = History(f"sqlite:///{tmp_path}/history.sqlite")
     sinks = {name: Recorder(peer) for name, peer in PEERS.items()}
     (tmp_path / "work").mkdir()
@@ -201,7 +201,7 @@ async def test_a_session_of_real_tools_is_told_again_as_it_was_seen(tmp_path: Pa
 
 
 @each_peer
-def test_a_large_call_is_told_in_lines_that_no_client_dies_of(peer: Peer) -> None:
+def test_a_large_call_is_reported_in_lines_that_no_client_dies_of(peer: Peer) -> None:
     state = report(
         "call_1",
         raw_input={"text": "i" * 28_000},
@@ -223,7 +223,7 @@ def test_a_large_call_is_told_in_lines_that_no_client_dies_of(peer: Peer) -> Non
     assert "reason" not in first["_meta"]["callsheet"]
 
 
-def test_a_large_call_with_a_terminal_is_told_in_such_lines_too() -> None:
+def test_a_large_call_with_a_terminal_is_reported_in_such_lines_too() -> None:
     for peer in (PEERS["v1 terminals"], PEERS["v2"], PEERS["v1 text"]):
         shown = TerminalRecord(
             "term_1", "seq", "/", None, 300_000, 9, b"ab" * 2048, b"ab" * 100_000
@@ -264,7 +264,7 @@ def test_a_call_too_large_for_any_line_is_cut_and_ends_all_the_same(peer: Peer) 
 
 @each_peer
 @pytest.mark.parametrize("status", ["pending", "in_progress", "paused"])
-def test_a_call_that_goes_on_elsewhere_is_told_as_abandoned(peer: Peer, status: str) -> None:
+def test_a_call_that_goes_on_elsewhere_is_reported_as_abandoned(peer: Peer, status: str) -> None:
     state = report("call_1", status=status, title="elsewhere")
     (found,) = fold(replayed(peer, kept(state)), version=peer.version)
     assert (found.status, found.notes["reason"]) == ("failed", "abandoned")
@@ -297,7 +297,7 @@ def folded(*replays: list[bytes]) -> dict[tuple[str, str], list[Any]]:
     return has
 
 
-def test_a_client_that_is_told_a_session_twice_has_each_message_once() -> None:
+def test_a_client_that_receives_a_session_twice_has_each_message_once() -> None:
     def said(position: int, kind: str, key: str, text: str) -> StoredMessage:
         return StoredMessage(position, kind, key, NOW, [{"type": "text", "text": text}])
 
@@ -314,7 +314,7 @@ def test_a_client_that_is_told_a_session_twice_has_each_message_once() -> None:
 
 
 @each_peer
-def test_messages_and_plans_are_told_in_their_order(peer: Peer) -> None:
+def test_messages_and_plans_are_reported_in_their_order(peer: Peer) -> None:
     entries = [
         StoredMessage(
             0,

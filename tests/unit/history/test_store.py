@@ -225,7 +225,7 @@ def check_stats(store: Store, query: Query, right: list[Head]) -> None:
 @pytest.mark.parametrize(("values", "half", "most"), [
     ([], None, None), ([7], 7, 7), ([1, 2], 1, 2), (range(1, 101), 50, 95), (range(1, 61), 30, 57),
 ])  # fmt: skip
-def test_durations_are_told_by_rank(tmp_path: Path, values: Any, half: Any, most: Any) -> None:
+def test_durations_are_reported_by_rank(tmp_path: Path, values: Any, half: Any, most: Any) -> None:
     with store_in(tmp_path) as store:
         items = [call(f"c{n}", meta={"callsheet": {"durationMs": n}}) for n in reversed(values)]
         keep(store, call("x"), *items)  # one has none

@@ -213,7 +213,7 @@ async def test_where_no_thread_can_be_started_that_is_said_and_caught_up_with(
 # Odd givers and listeners
 
 
-async def test_what_can_not_be_kept_is_told_of_and_holds_up_nothing(
+async def test_what_can_not_be_kept_is_reported_and_holds_up_nothing(
     tmp_path: Path, told: Told
 ) -> None:
     history = History(f"sqlite:///{tmp_path}/history.sqlite", notify=told)

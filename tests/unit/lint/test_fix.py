@@ -378,7 +378,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert real.read_text(encoding="utf-8") == GOOD
 
 
-def test_a_file_without_anything_to_mend_is_not_touched(tmp_path: Path) -> None:
+def test_a_file_without_anything_to_fix_is_not_touched(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_bytes(GOOD.encode())
     os.utime(path, ns=(1, 1))

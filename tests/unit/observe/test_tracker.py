@@ -47,7 +47,7 @@ def busy(version: int = 1) -> Talk:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_who_spoke_is_told_from_the_messages_alone(version: int) -> None:
+def test_who_spoke_is_reported_from_the_messages_alone(version: int) -> None:
     talk = busy(version)
     _, moments = watched(talk.lines("raw"))
     assert [heard.sender for heard in of(MessageSeen, moments)] == [who for who, _, _ in talk.said]
@@ -84,7 +84,7 @@ def test_of_the_agents_lines_alone_the_version_the_session_and_the_turn_are_know
     assert [over.turn.stop_reason for over in of(TurnEnded, moments)] == ["end_turn", "cancelled"]
 
 
-def test_a_line_that_is_no_message_is_told_of() -> None:
+def test_a_line_that_is_no_message_is_reported() -> None:
     _, moments = watched([parse_line(1, b"\x00\x01")])
     assert [type(moment) for moment in moments] == [UnreadableLine, RecordingEnded]
 
@@ -104,7 +104,7 @@ def test_the_version_is_what_the_agent_agreed_to() -> None:
     )
 
 
-def test_the_version_is_told_from_updates_where_it_was_not_recorded() -> None:
+def test_the_version_is_detected_from_updates_where_it_was_not_recorded() -> None:
     older, _ = watched(Talk().call("a", "pending"))
     newer, _ = watched(Talk(2).update("state_update", state="running").call("a", "pending"))
     either, _ = watched(Talk(2).call("a", "pending"))
@@ -120,7 +120,7 @@ def test_a_first_update_announces_in_v2_only() -> None:
         assert of(UpdateApplied, moments)[0].call.announced == announced
 
 
-def test_a_question_announces_in_v2_and_tells_of_the_call() -> None:
+def test_a_permission_request_announces_in_v2_and_reports_the_call() -> None:
     talk = Talk(2).opened().prompt().question("a", title="Run it", status="pending")
     _, moments = watched(talk.decide().call("a", "completed").stop())
     (folded,) = of(UpdateApplied, moments)
@@ -311,7 +311,7 @@ def test_an_answer_that_nobody_offered_is_neither_yes_nor_no() -> None:
     assert of(PermissionDecided, moments)[0].question.outcome is None
 
 
-def test_a_question_that_the_agent_takes_back() -> None:
+def test_a_permission_request_that_the_agent_takes_back() -> None:
     talk = Talk().opened().prompt().call("a", "pending").question("a")
     talk.note("agent", "$/cancel_request", {"requestId": 1}).decide("cancelled")
     _, moments = watched(talk)
@@ -373,7 +373,7 @@ def test_nothing_that_a_message_holds_is_trusted() -> None:
     list(watching.finish())
 
 
-def test_an_answer_that_is_none_to_the_agents_question_is_not_taken_for_one() -> None:
+def test_an_answer_that_is_none_to_the_agents_permission_request_is_not_taken_for_one() -> None:
     talk = Talk().opened().prompt().call("a", "pending").question("a")
     talk.answer("agent", 1, {"modes": {}})  # to a request of the client's that was not recorded
     assert not of(PermissionDecided, watched(talk.lines("agent"))[1])
@@ -381,7 +381,7 @@ def test_an_answer_that_is_none_to_the_agents_question_is_not_taken_for_one() ->
     assert of(PermissionDecided, watched(talk.lines("raw"))[1])
 
 
-def test_an_agent_that_is_started_again_may_tell_a_history_of_ids_that_were_used() -> None:
+def test_an_agent_that_is_started_again_may_report_a_history_of_ids_that_were_used() -> None:
     first = Talk().opened().prompt().call("a", "completed").stop()
     again = Talk().opened().call("a", "completed")
     lines = [*first.lines("agent"), *again.lines("agent")]
@@ -458,7 +458,7 @@ def test_of_half_a_recording_an_id_may_be_used_again() -> None:
     assert "recording/same-id" not in rules(talk.lines("agent"), "recording")
 
 
-def test_what_is_told_by_the_way_adds_up() -> None:
+def test_what_is_reported_by_the_way_adds_up() -> None:
     talk = Talk().opened().prompt().call("a", "in_progress", _meta={"x": 1})
     _, moments = watched(talk.call("a", _meta={"y": 2}).call("a", "completed").stop())
     (over,) = of(CallClosed, moments)

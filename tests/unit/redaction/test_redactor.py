@@ -58,14 +58,14 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize("name", TELLING)
-def test_a_telling_name_is_known_in_any_case_and_style(name: str) -> None:
+def test_a_secret_name_is_known_in_any_case_and_style(name: str) -> None:
     assert family_of(name) == TELLING[name]
     clean, count = own().value({"a": [{name: "Some value 42"}]})
     assert (clean["a"][0][name].startswith("[redacted:"), count) == (True, 1)
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_a_name_that_only_looks_telling_is_not(name: str) -> None:
+def test_a_name_that_only_looks_secret_is_not(name: str) -> None:
     assert family_of(name) == ""
     value = {"a": [{name: "Some value 42"}]}
     assert ALL.value(value)[0] is value
@@ -384,7 +384,7 @@ def test_no_text_takes_for_ever(text: str) -> None:
     assert done.wait(20)
 
 
-def test_every_rule_can_be_told_by_its_mark() -> None:
+def test_every_rule_can_be_recognised_by_its_mark() -> None:
     names = [rule.id for rule in default_rules()]
     assert len(set(names)) == len(names)
 
@@ -415,7 +415,7 @@ def test_no_command_vanishes_behind_a_secret(command: str, rest: str) -> None:
     assert redactor.text(clean)[0] == clean
 
 
-def test_a_text_that_is_told_byte_by_byte_is_looked_at() -> None:
+def test_a_text_that_is_reported_byte_by_byte_is_looked_at() -> None:
     secret = "ghp_" + "Zk3v9QwLr7TnXb2YcH5dMf8sJg4pAe6uRi1o"
     redactor = Redactor()
     value, count = redactor.value({"output": list(f"token={secret} é".encode()), "n": [1, 2]})

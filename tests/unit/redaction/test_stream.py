@@ -89,7 +89,7 @@ def test_only_the_secret_waits_not_what_stands_before_it() -> None:
     assert stream.held == 0
 
 
-def test_a_name_tells_also_when_its_value_comes_much_later() -> None:
+def test_a_name_counts_also_when_its_value_comes_much_later() -> None:
     redactor = Redactor(marks=Marks())
     chunks = [b'{"pass', b"word", b'"', b":", b" ", b'"', b"hunt", b"er2", b'"', b"}"]
     assert fed(redactor, chunks)[0] == b'{"password": "[redacted:password]"}'

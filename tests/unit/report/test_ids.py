@@ -33,7 +33,7 @@ def test_ids_are_unique_and_increase_across_threads() -> None:
     assert len({made for batch in batches for made in batch}) == THREADS * EACH
 
 
-def test_an_id_tells_the_millisecond_it_was_made_in() -> None:
+def test_an_id_contains_the_millisecond_it_was_made_in() -> None:
     factory = IdFactory(lambda: 1_469_918_176_385_000_000, lambda bits: 0)
     assert factory() == "call_01ARYZ6S41" + "0" * 16
 

@@ -155,7 +155,7 @@ async def test_a_consumer_that_only_fails_is_given_up_and_the_others_go_on() -> 
     assert_every_call_ended(good)
 
 
-async def test_a_consumer_with_a_bug_is_given_up_soon_and_the_log_tells(
+async def test_a_consumer_with_a_bug_is_given_up_soon_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def broken(line: bytes) -> None:
@@ -369,7 +369,7 @@ async def test_consumers_of_reports_get_reports() -> None:
     assert texts == ["```\nlive\n```", "done"]
 
 
-async def test_a_frame_over_the_budget_still_tells_the_status() -> None:
+async def test_a_frame_over_the_budget_still_reports_the_status() -> None:
     recorder = Recorder()
     no_limits = GuardSettings(limits=None)
     async with Session(sinks=[recorder], guard=no_limits) as session:

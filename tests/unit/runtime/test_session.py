@@ -96,7 +96,7 @@ async def test_leaving_the_scope_ends_the_call(
     assert_every_call_ended(recorder)
 
 
-async def test_an_exception_is_told_in_a_line_and_goes_on() -> None:
+async def test_an_exception_is_reported_in_a_line_and_goes_on() -> None:
     recorder = Recorder()
     with pytest.raises(ZeroDivisionError):
         async with Session(sinks=[recorder]) as session, session.call("x", {}) as call:
@@ -202,7 +202,7 @@ async def test_in_strict_mode_faults_raise() -> None:
             session.call("x", {}, parent="nobody").__enter__()
 
 
-async def test_what_can_not_be_reported_is_left_out_and_the_rest_is_told() -> None:
+async def test_what_can_not_be_reported_is_left_out_and_the_rest_is_reported() -> None:
     recorder = Recorder()
     async with (
         Session(sinks=[recorder]) as session,
@@ -243,7 +243,7 @@ async def test_sessions_do_not_see_each_other() -> None:
     assert [r.name for r in two.fold()] == ["y"]
 
 
-async def test_a_consumer_that_comes_late_is_told_of_the_calls_that_live() -> None:
+async def test_a_consumer_that_comes_late_receives_the_calls_that_live() -> None:
     late = Recorder()
     async with Session() as session:
         async with session.call("gone", {}) as call:
@@ -260,7 +260,7 @@ async def test_a_consumer_that_comes_late_is_told_of_the_calls_that_live() -> No
     assert_every_call_ended(late)
 
 
-async def test_metadata_tells_times_usage_links_and_custom_fields() -> None:
+async def test_metadata_reports_times_usage_links_and_custom_fields() -> None:
     clock, recorder = FakeClock(start=1_700_000_000), Recorder()
     async with Session(sinks=[recorder], clock=clock) as session:
         async with session.call("a", {}) as first:
@@ -318,7 +318,7 @@ async def test_progress_is_shown_in_the_title_while_the_call_runs() -> None:
     assert only(meta).notes["progress"] == {"done": 4.5}
 
 
-async def test_parents_are_told_under_the_keys_that_a_peer_reads() -> None:
+async def test_parents_are_reported_under_the_keys_that_a_peer_reads() -> None:
     plain, theirs = Recorder(), Recorder(Peer(parent_keys=("claudeCode", "parentToolCallId")))
     async with Session(sinks=[plain, theirs]) as session:
         async with session.call("p", {}) as parent, parent.call("c", {}) as child:

@@ -53,7 +53,7 @@ def test_a_call_that_may_run_is_announced_sooner(status: str, patience: float) -
     assert kinds(tap.wait(0.002).heard()) == ["tool_call"]
 
 
-def test_updates_that_tell_no_input_do_not_end_the_wait() -> None:
+def test_updates_that_report_no_input_do_not_end_the_wait() -> None:
     tap = Tapped().agent(announced(**BARE), updated(title="Terminal"), updated(_meta={"a": 1}))
     assert tap.wait(0.5).heard() == []
     tap.agent(updated(rawInput=COMMAND))
@@ -80,7 +80,7 @@ def test_arguments_without_end_do_not_hide_a_call() -> None:
     assert kinds(heard)[0] == "tool_call"
 
 
-def test_a_question_about_a_call_does_not_announce_those_after_it() -> None:
+def test_a_permission_request_about_a_call_does_not_announce_those_after_it() -> None:
     """As kimi-cli asks about the first of two calls while the second is still being written."""
     tap = Tapped().agent(announced("a", rawInput=COMMAND), announced("b", **BARE), asked("a"))
     assert [key for key, _ in told(tap.heard())] == ["a"]

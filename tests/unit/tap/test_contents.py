@@ -130,7 +130,7 @@ def test_what_a_terminal_shows_is_not_shown_again() -> None:
     assert shown(draft_of(talk)) == ["terminal"]
 
 
-def test_the_words_of_a_question_make_room_for_the_result() -> None:
+def test_the_words_of_a_permission_request_make_room_for_the_result() -> None:
     talk = turn().question("a", title="ls", content=words("May I?")).decide()
     talk.call("a", "in_progress", title="ls")
     assert shown(draft_of(talk)) == ["May I?"]
@@ -161,11 +161,11 @@ def test_a_failed_call_says_why_if_anything_does(told: dict[str, Any], texts: li
     ("word", "said"),
     [("rejected", "Denied"), ("timeout", "Timed out"), ("canceled", "Cancelled")],
 )
-def test_a_reason_that_only_the_status_tells_is_said(word: str, said: str) -> None:
+def test_a_reason_that_only_the_status_reports_is_said(word: str, said: str) -> None:
     assert shown(draft_of(turn().call("a", word))) == [said]
 
 
-def test_a_failure_that_was_told_as_completed_says_its_exit_code() -> None:
+def test_a_failure_that_was_reported_as_completed_says_its_exit_code() -> None:
     told = {"content": words("oops"), "rawOutput": {"exit_code": 3, "output": "oops"}}
     assert shown(draft_of(turn().call("a", "completed", **told))) == ["oops", "Exit code 3"]
 
@@ -179,7 +179,7 @@ def test_an_exit_code_that_the_output_says_is_not_said_again() -> None:
 # Diffs
 
 
-def test_a_diff_of_the_question_is_kept_to_the_end() -> None:
+def test_a_diff_of_the_permission_request_is_kept_to_the_end() -> None:
     talk = turn().call("a", "pending", kind="edit").question("a", content=[DIFF]).decide()
     draft = draft_of(talk.call("a", "completed", content=words("Wrote the file.")))
     assert draft.content == [*words("Wrote the file."), DIFF]

@@ -103,7 +103,7 @@ def test_notifications_and_requests_of_an_agent_do_not_overtake_its_words() -> N
 RUNNING: Message = {"status": "in_progress", "rawInput": {"command": "make"}, "kind": "execute"}
 
 
-def test_a_question_that_the_agent_takes_back_is_no_denial() -> None:
+def test_a_permission_request_that_the_agent_takes_back_is_no_denial() -> None:
     tap = Tapped().agent(announced(**RUNNING), asked())
     tap.agent({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": "p1"}})
     tap.client({"jsonrpc": "2.0", "id": "p1", "result": {"outcome": {"outcome": "cancelled"}}})

@@ -28,7 +28,7 @@ LOAD = request(7, "session/load", sessionId="s1", cwd="/code", mcpServers=[])
 SILENT = {"title": "Read a.py", "kind": "read", "rawInput": {"path": "a.py"}, "status": "completed"}
 
 
-def test_a_result_that_is_told_after_the_end_is_shown() -> None:
+def test_a_result_that_is_reported_after_the_end_is_shown() -> None:
     tap = Tapped().agent(announced(**SILENT))
     assert told(tap.heard()) == [("c1", "in_progress")]
     (ended,) = updates(tap.agent(completed()).heard())
@@ -53,7 +53,7 @@ def test_an_end_without_a_result_waits_no_longer_than_150_ms() -> None:
     )
 
 
-def test_a_history_may_tell_all_calls_first_and_then_their_results() -> None:
+def test_a_history_may_report_all_calls_first_and_then_their_results() -> None:
     tap = Tapped()
     tap.client(request(7, "session/load", sessionId="s1", cwd="/code", mcpServers=[]))
     keys = ("h1", "h2", "h3")
@@ -81,13 +81,13 @@ def test_a_call_that_waits_ends_before_another_has_its_id() -> None:
     assert ends(tap) == [("c1", "completed"), ("c1~2", "completed")]
 
 
-def test_a_question_under_the_id_of_a_call_that_waits_is_about_another() -> None:
+def test_a_permission_request_under_the_id_of_a_call_that_waits_is_about_another() -> None:
     tap = Tapped().agent(announced(**SILENT), asked("c1", **{**BARE, "rawInput": COMMAND}))
     *_, question = tap.heard()
     assert question["params"]["toolCall"]["toolCallId"] == "c1~2"
 
 
-def test_an_update_that_tells_something_else_to_do_is_about_another() -> None:
+def test_an_update_that_reports_something_else_to_do_is_about_another() -> None:
     other = updated(title="Run make", kind="execute", status="pending", rawInput=COMMAND)
     tap = Tapped().agent(announced(**SILENT), other, updated(status="in_progress"), completed())
     assert ends(tap) == [("c1", "completed"), ("c1~2", "completed")]
@@ -99,13 +99,13 @@ def test_a_call_that_goes_on_with_more_input_is_the_same() -> None:
     assert ends(tap) == [("c1", "completed")]
 
 
-def test_a_history_in_which_calls_share_an_id_is_told_whole() -> None:
+def test_a_history_in_which_calls_share_an_id_is_reported_whole() -> None:
     calls = [announced("c", **{**SILENT, "content": words(f"text {n}")}) for n in range(3)]
     tap = Tapped().client(LOAD).agent(*calls, result(7))
     assert ends(tap) == [(key, "completed") for key in ("c", "c~2", "c~3")]
 
 
-def test_what_is_told_late_of_a_call_is_not_the_result_of_one_that_was_allowed() -> None:
+def test_what_is_reported_late_of_a_call_is_not_the_result_of_one_that_was_allowed() -> None:
     tap = Tapped().agent(announced(), completed(), asked("q", **{**BARE, "rawInput": COMMAND}))
     tap.client(decided("yes")).agent(completed(rawOutput={"lines": 2}))
     tap.agent(updated("q", status="failed", content=words("no way")))
@@ -152,7 +152,7 @@ def test_another_call_does_not_overtake_one_that_waits() -> None:
     assert told(tap.heard()) == [("a", "in_progress"), ("a", "completed"), ("b", "pending")]
 
 
-def test_calls_that_run_together_may_all_be_done_before_their_results_are_told() -> None:
+def test_calls_that_run_together_may_all_be_done_before_their_results_are_reported() -> None:
     tap = Tapped().agent(announced("a"), announced("b"))
     tap.heard()
     tap.agent(updated("a", status="completed"), updated("b", status="completed"))
@@ -185,7 +185,7 @@ def test_another_call_under_an_id_of_the_last_turn_is_shown(before: tuple[Messag
     assert heard[-1]["params"]["toolCall"]["rawInput"] == make["rawInput"]
 
 
-def test_a_result_that_only_a_late_announcement_tells_is_shown() -> None:
+def test_a_result_that_only_a_late_announcement_reports_is_shown() -> None:
     tap = Tapped().agent(announced("a"), updated("a", status="completed"), ANSWER)
     tap.heard()
     late = tap.agent(announced("a", status="completed", content=words("The result"))).wait(1)
@@ -222,7 +222,7 @@ def test_a_call_that_is_asked_about_outside_of_turns_ends_some_time_after_the_an
     assert told(tap.wait(0.2).heard())[-1] == ("c1", "failed")
 
 
-def test_a_command_that_only_a_question_tells_is_remembered() -> None:
+def test_a_command_that_only_a_permission_request_reports_is_remembered() -> None:
     tap = Tapped().agent(asked(title="frobnicate --all", kind="execute")).client(decided("yes"))
     tap.agent(
         announced(
@@ -260,7 +260,7 @@ def kept(tap: Tapped) -> list[tuple[str, str]]:
     return found
 
 
-def test_what_a_history_tells_again_is_not_kept_again() -> None:
+def test_what_a_history_replays_is_not_kept_again() -> None:
     tap = Tapped()
     found = kept(tap)
     tap.client(LOAD).agent(announced(**{**SILENT, "content": words("x")}), result(7))
@@ -277,7 +277,7 @@ def test_an_end_that_waits_is_kept_when_a_session_is_loaded_again() -> None:
 @pytest.mark.parametrize(
     ("meta", "lasted"), [({}, 1000), ({"_meta": {"callsheet": {"durationMs": 5}}}, 5)]
 )
-def test_an_end_is_told_with_the_time_of_it(meta: dict[str, Any], lasted: int) -> None:
+def test_an_end_is_reported_with_the_time_of_it(meta: dict[str, Any], lasted: int) -> None:
     tap = Tapped().agent(announced(**{**SILENT, "status": "in_progress"})).wait(1)
     *_, ended = updates(tap.agent(updated(status="completed", **meta)).wait(0.2).heard())
     assert ended["_meta"]["callsheet"]["durationMs"] == lasted
@@ -289,7 +289,7 @@ def test_a_call_that_is_neither_over_nor_going_on_is_over_when_another_has_its_i
     assert ends(tap) == [("c1", "failed"), ("c1~2", "completed")]
 
 
-def test_what_tells_nothing_of_a_result_does_not_end_the_wait() -> None:
+def test_what_reports_nothing_of_a_result_does_not_end_the_wait() -> None:
     tap = Tapped().agent(announced(**SILENT), updated(_meta={"x": 1}), completed())
     *_, ended = updates(tap.heard())
     assert (ended["status"], "two" in str(ended["content"])) == ("completed", True)
@@ -314,7 +314,7 @@ def test_a_session_that_is_resumed_without_its_history_goes_on(version: int) -> 
     assert ends(tap) == [("c1", "completed")]
 
 
-def test_a_long_history_may_tell_all_calls_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_history_may_report_all_calls_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("callsheet.observe.calls.KEEP_ENDED", 100)
     keys = [f"h{number}" for number in range(150)]
     tap = Tapped().client(LOAD).agent(*[announced(key, **SILENT) for key in keys])
@@ -401,7 +401,7 @@ def test_a_yes_to_nothing_that_is_known_leaves_no_failure() -> None:
     assert {status for _, status in ends(tap)} == {"completed"}
 
 
-def test_an_input_that_a_question_shows_as_a_text_is_read() -> None:
+def test_an_input_that_a_permission_request_shows_as_a_text_is_read() -> None:
     """As minion does."""
     shown = words("Tool: bash\nInput: {'command': 'make it'}")
     *_, question = Tapped().agent(asked("q", title="Permission: bash", content=shown)).heard()
@@ -410,7 +410,7 @@ def test_an_input_that_a_question_shows_as_a_text_is_read() -> None:
     assert call["title"] == "Running `make it`"
 
 
-def test_a_result_that_is_a_text_of_json_tells_how_a_command_ended() -> None:
+def test_a_result_that_is_a_text_of_json_reports_how_a_command_ended() -> None:
     shell = {"title": "Running bash", "kind": "execute", "rawInput": {"command": "nosuch"}}
     raw = '{"status": "failed", "exit_code": 127, "output": "not found"}'
     tap = Tapped().agent(announced(**shell), updated(status="completed", rawOutput=raw))

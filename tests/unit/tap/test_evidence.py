@@ -44,7 +44,7 @@ def test_the_corpus_is_large() -> None:
 
 
 @pytest.mark.parametrize("field", ["content", "rawOutput"])
-def test_failures_that_are_told_as_completed_are_failed(field: str) -> None:
+def test_failures_that_are_reported_as_completed_are_failed(field: str) -> None:
     wrong: list[Any] = []
     for kind, said, reason in failed():
         told = {field: words(said) if field == "content" else said}

@@ -66,7 +66,7 @@ def test_a_session_that_is_loaded_goes_on_after_all_that_was_kept_of_it() -> Non
     assert 1_000_000 < positions[0] <= positions[1]
 
 
-def test_a_history_that_fails_changes_nothing_that_the_client_is_told() -> None:
+def test_a_history_that_fails_changes_nothing_that_the_client_receives() -> None:
     def broken() -> History:
         raise RuntimeError("can't start new thread")
 

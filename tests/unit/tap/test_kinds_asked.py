@@ -216,7 +216,7 @@ def test_a_command_that_is_asked_about_is_execute(kind: str | None) -> None:
     assert [one["params"]["toolCall"]["kind"] for one in requests] == ["execute"]
 
 
-def test_a_kind_that_could_spare_a_question_is_told_at_the_end() -> None:
+def test_a_kind_that_could_spare_a_permission_request_is_reported_at_the_end() -> None:
     told = {"title": "ReadFile", "rawInput": {"path": "/code/a.py"}}
     tap = Tapped().agent(tell(announced(), told), asked(title="ReadFile"))
     client = Client()

@@ -84,7 +84,9 @@ from tests.support.tap_ends import draft_of, ending, turn, words
         ({"_meta": {"agent": {"is_error": True}}}, "tool_error"),
     ],
 )
-def test_a_failure_that_is_told_as_completed_is_failed(told: dict[str, Any], reason: str) -> None:
+def test_a_failure_that_is_reported_as_completed_is_failed(
+    told: dict[str, Any], reason: str
+) -> None:
     draft = draft_of(turn().call("a", "completed", **told))
     assert ending(draft) == ("failed", reason)
     assert "status" in draft.repaired
@@ -173,7 +175,7 @@ def test_a_call_that_began_after_the_cancel_is_completed() -> None:
     assert ending(draft_of(talk)) == ("completed", None)
 
 
-def test_an_end_that_is_told_does_not_change_with_the_turn() -> None:
+def test_an_end_that_is_reported_does_not_change_with_the_turn() -> None:
     talk = turn().call("a", "in_progress").cancel().call("a", "completed").stop("end_turn")
     assert ending(draft_of(talk)) == ("cancelled", "cancelled")
 
@@ -210,12 +212,12 @@ def test_a_denied_call_that_failed_was_denied() -> None:
     assert ending(draft_of(talk)) == ("failed", "denied")
 
 
-def test_a_question_that_was_cancelled_is_no_denial() -> None:
+def test_a_permission_request_that_was_cancelled_is_no_denial() -> None:
     talk = turn().call("a", "pending").question("a").cancel().decide("cancelled")
     assert ending(draft_of(talk.call("a", "failed"))) == ("cancelled", "cancelled")
 
 
-def test_a_cancel_is_told_even_where_the_agent_calls_it_a_rejection() -> None:
+def test_a_cancel_is_reported_even_where_the_agent_calls_it_a_rejection() -> None:
     meta = {"claudeCode": {"nonExecutionKind": "user-rejected"}}
     talk = turn(agent="@agentclientprotocol/claude-agent-acp").call("a", "pending")
     assert ending(draft_of(talk.cancel().call("a", "failed", _meta=meta)))[0] == "cancelled"

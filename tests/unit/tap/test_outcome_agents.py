@@ -62,7 +62,7 @@ def call(agent: str, status: str, **told: Any) -> tuple[str | None, str | None]:
         (CODEX, {"rawOutput": {"result": {"Err": "no server"}}}, ("failed", "tool_error")),
     ],
 )
-def test_a_failure_that_an_agent_tells_as_completed(
+def test_a_failure_that_an_agent_reports_as_completed(
     agent: str, told: dict[str, Any], end: tuple[str, str]
 ) -> None:
     assert call(agent, "completed", **told) == end

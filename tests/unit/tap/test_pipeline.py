@@ -131,7 +131,7 @@ def test_a_result_under_an_id_that_is_over_is_that_of_the_call_that_was_allowed(
     assert (ended["toolCallId"], ended["status"], texts(ended)) == ("q", "completed", ["made"])
 
 
-def test_an_id_that_a_question_has_used_first_is_used_up() -> None:
+def test_an_id_that_a_permission_request_has_used_first_is_used_up() -> None:
     tap = Tapped().agent(asked("a", **{**BARE, "rawInput": COMMAND})).client(decided("yes"))
     tap.agent(completed("a"), ANSWER).client(
         request(3, "session/prompt", sessionId="s1", prompt=[])
@@ -160,7 +160,7 @@ def test_an_update_of_a_call_that_was_never_announced_announces_it() -> None:
     assert told(tap.wait(0.15).heard()) == [("x", "in_progress"), ("x", "completed")]
 
 
-def test_a_command_that_is_told_after_where_it_runs_is_waited_for() -> None:
+def test_a_command_that_is_reported_after_where_it_runs_is_waited_for() -> None:
     """As opencode does."""
     shell = {"title": "bash", "kind": "execute", "rawInput": {"cwd": "/code"}}
     tap = Tapped().agent(announced(**shell))
@@ -273,7 +273,7 @@ def test_a_parent_is_named_by_the_id_that_the_client_knows(meta: Message) -> Non
 # Sessions
 
 
-def test_a_history_is_told_with_the_same_ids_each_time() -> None:
+def test_a_history_is_reported_with_the_same_ids_each_time() -> None:
     history = [announced("a"), completed("a"), announced("a"), completed("a"), announced("c")]
     tap = Tapped()
     first: list[tuple[str, str | None]] = []
@@ -288,7 +288,7 @@ def test_a_history_is_told_with_the_same_ids_each_time() -> None:
     assert told(tap.agent(announced("a")).heard()) == [("a~3", "pending")]
 
 
-def test_a_history_is_told_with_the_places_of_the_session_that_is_loaded() -> None:
+def test_a_history_is_reported_with_the_places_of_the_session_that_is_loaded() -> None:
     tap = Tapped()
     tap.client(request(5, "session/load", sessionId="old", cwd="/other", mcpServers=[]))
     read = announced("a", without=("locations",), status="completed", rawInput={"path": "b/a.py"})
@@ -421,14 +421,16 @@ def test_people_are_asked_what_the_agent_asks(told: Message, asks: Message, show
     assert last.get("rawInput", told) == told
 
 
-def test_options_of_a_question_that_are_not_in_form_leave_it_as_it_came() -> None:
+def test_options_of_a_permission_request_that_are_not_in_form_leave_it_as_it_came() -> None:
     question = asked("a", **{**BARE, "rawInput": COMMAND})
     question["params"]["options"].append({"optionId": 4})
     tap = Tapped().agent(question)
     assert json.dumps(question).encode() + b"\n" in tap.lines()
 
 
-def test_secrets_in_a_question_are_hidden_but_for_the_ids_by_which_it_is_answered() -> None:
+def test_secrets_in_a_permission_request_are_hidden_but_for_the_ids_by_which_it_is_answered() -> (
+    None
+):
     secret = "ghp_" + "a1B2" * 9
     question = asked("a", title=f"curl {secret}", rawInput={"command": f"curl {secret}"})
     option = {"optionId": f"always {secret}", "name": f"Always {secret}", "kind": "allow_always"}
@@ -465,7 +467,7 @@ def test_secrets_in_an_error_are_hidden() -> None:
 # Faults of our own
 
 
-def test_a_repair_that_fails_leaves_a_call_as_it_was_told_and_it_ends(
+def test_a_repair_that_fails_leaves_a_call_as_it_was_reported_and_it_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("callsheet.tap.tapped_session.repaired", lambda known: 1 / 0)
@@ -496,7 +498,7 @@ def test_whatever_fails_the_message_passes_as_it_came(monkeypatch: pytest.Monkey
 MANY = 3000
 
 
-def test_many_chunks_are_told_in_few_bytes_and_the_last_is_there() -> None:
+def test_many_chunks_are_reported_in_few_bytes_and_the_last_is_there() -> None:
     tap = Tapped(2)
     call = {"sessionUpdate": "tool_call_update", "toolCallId": "a"}
     opened = {

@@ -44,7 +44,7 @@ def begun(**settings: Any) -> Tapped:
     return tap
 
 
-def test_people_are_asked_about_what_is_told_right_after() -> None:
+def test_people_are_asked_about_what_is_reported_right_after() -> None:
     tap = begun().agent(announced(without=("rawInput", "name"), **BARE))
     assert tap.heard() == []
     heard = tap.agent(updated(rawInput=KNOWN, status="in_progress")).heard()
@@ -54,7 +54,7 @@ def test_people_are_asked_about_what_is_told_right_after() -> None:
     assert heard[0]["params"]["update"]["rawInput"] == KNOWN
 
 
-def test_what_is_never_told_is_waited_for_no_longer_than_a_moment() -> None:
+def test_what_is_never_reported_is_waited_for_no_longer_than_a_moment() -> None:
     tap = begun()
     assert tap.wait(0.149).heard() == []
     heard = tap.wait(0.002).heard()
@@ -72,7 +72,7 @@ def test_what_is_never_told_is_waited_for_no_longer_than_a_moment() -> None:
     ],
     ids=lambda fields: next(iter(fields)),
 )
-def test_one_that_tells_something_is_asked_at_once(fields: dict[str, Any]) -> None:
+def test_one_that_reports_something_is_asked_at_once(fields: dict[str, Any]) -> None:
     heard = Tapped().agent(asked(**{**BARE, **fields})).heard()
     assert kinds(heard)[-1] == REQUEST
 
@@ -154,7 +154,7 @@ def test_each_waits_for_its_own_time() -> None:
     assert [one["id"] for one in tap.wait(0.1).heard() if "id" in one] == ["p2"]
 
 
-def test_a_call_that_was_told_of_long_ago_is_asked_about_at_once() -> None:
+def test_a_call_that_was_reported_long_ago_is_asked_about_at_once() -> None:
     """A tool may have no arguments at all."""
     tap = Tapped().agent(announced(**{**BARE, "title": "list_issues"})).wait(0.16)
     assert kinds(tap.agent(asked()).heard()) == ["tool_call", REQUEST]
@@ -167,7 +167,7 @@ def test_no_more_than_some_wait() -> None:
 
 
 @pytest.mark.parametrize("line", [decided("yes"), CANCEL], ids=["answer", "cancel"])
-def test_what_a_client_says_comes_after_the_question(line: Message) -> None:
+def test_what_a_client_says_comes_after_the_permission_request(line: Message) -> None:
     """In a recording the answer may follow at once, for it did not wait there."""
     tap = begun()
     tap.may_fail = True

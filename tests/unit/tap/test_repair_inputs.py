@@ -16,7 +16,7 @@ def given(told: Told) -> Any:
     return told.draft().raw_input
 
 
-def test_an_input_that_was_told_stays_as_it_is() -> None:
+def test_an_input_that_was_reported_stays_as_it_is() -> None:
     told = Told().call(title="bash", kind="execute", rawInput=LS)
     assert given(told) == LS
     assert "input" not in told.draft().repaired
@@ -27,7 +27,7 @@ def test_an_input_that_comes_later_is_taken_over() -> None:
     assert given(told.update(rawInput=LS)) == LS
 
 
-def test_an_empty_input_does_not_take_away_one_that_was_told() -> None:
+def test_an_empty_input_does_not_take_away_one_that_was_reported() -> None:
     told = Told().call(title="bash", rawInput=LS).update(status="completed", rawInput={})
     assert given(told) == LS
     assert "input" in told.draft().repaired
@@ -46,18 +46,18 @@ def test_an_input_that_is_no_object_stays_as_it_is(raw: Any) -> None:
 # Questions
 
 
-def test_a_question_tells_the_input() -> None:
+def test_a_permission_request_reports_the_input() -> None:
     told = Told().call(title="bash", kind="execute").ask(title="bash", rawInput=LS)
     assert given(told) == LS
     assert given(told.allow().update(status="completed", content=text("a"))) == LS
 
 
-def test_a_question_tells_what_the_announcement_lacks() -> None:
+def test_a_permission_request_reports_what_the_announcement_lacks() -> None:
     told = Told().call(title="bash", rawInput={"cwd": "/code"}).ask(rawInput=LS)
     assert given(told) == {"cwd": "/code", **LS}
 
 
-def test_a_question_does_not_take_away_from_an_input_that_is_whole() -> None:
+def test_a_permission_request_does_not_take_away_from_an_input_that_is_whole() -> None:
     whole = {"path": "/code/a.py", "content": "x"}
     told = Told().call(title="write_file", rawInput=whole)
     assert given(told.ask(rawInput={"path": "/code/a.py", "content_length": 1})) == whole
@@ -94,13 +94,13 @@ def test_arguments_that_are_not_whole_are_neither_output_nor_made_up() -> None:
     assert told.draft().content == []
 
 
-def test_members_that_are_whole_are_told_while_others_stream() -> None:
+def test_members_that_are_whole_are_reported_while_others_stream() -> None:
     told = streamed('{"path": "/code/a \\"b\\".py", "limit": 3, "content": "im', title="write_file")
     assert given(told) == {"path": '/code/a "b".py', "limit": 3}
     assert told.draft().locations[0]["path"] == '/code/a "b".py'
 
 
-def test_arguments_that_were_never_closed_are_told_as_they_were_sent() -> None:
+def test_arguments_that_were_never_closed_are_reported_as_they_were_sent() -> None:
     told = streamed('{"command": "echo trunc').update(status="failed", content=text("Bad JSON"))
     assert given(told) == '{"command": "echo trunc'
     assert told.draft().content == text("Bad JSON")
@@ -119,7 +119,7 @@ def test_a_call_that_ends_with_its_arguments_as_content_does_not_show_them_twice
     assert told.known().call.fields["content"][0] not in told.draft().content
 
 
-def test_a_question_is_shown_in_the_place_of_arguments_until_it_is_answered() -> None:
+def test_a_permission_request_is_shown_in_the_place_of_arguments_until_it_is_answered() -> None:
     told = streamed('{"path": "a.py", "content": "x"}', title="WriteFile")
     told.ask(title="WriteFile: a.py", content=text("Is this fine?"))
     assert told.draft().content == text("Is this fine?")
@@ -199,7 +199,7 @@ def test_an_empty_object_that_is_written_as_a_text_is_one() -> None:
     assert given(Told().call(title="bash", kind="execute", rawInput="{}")) == {}
 
 
-def test_an_input_that_only_a_question_tells_as_empty_is_not_repaired() -> None:
+def test_an_input_that_only_a_permission_request_reports_as_empty_is_not_repaired() -> None:
     told = Told().call(title="bash", kind="execute").ask(title="bash", rawInput={})
     assert "input" not in told.draft().repaired
 
@@ -258,7 +258,7 @@ def test_an_edit_is_known_by_its_diff() -> None:
     assert given(big) == {"path": "/code/a.py"}
 
 
-def test_what_a_question_showed_is_not_forgotten_when_the_call_fails() -> None:
+def test_what_a_permission_request_showed_is_not_forgotten_when_the_call_fails() -> None:
     told = Told().ask(title="Write a.py", kind="edit", content=[diff("/code/a.py", "x")])
     told.update(status="failed", kind="edit", content=text("No such directory"))
     assert given(told) == {"path": "/code/a.py", "content": "x"}
@@ -307,7 +307,7 @@ def test_a_fetch_is_known_by_the_address_in_its_title() -> None:
     assert given(two) is None
 
 
-def test_an_input_told_to_be_empty_is_believed_if_it_may_be_true() -> None:
+def test_an_input_reported_to_be_empty_is_believed_if_it_may_be_true() -> None:
     places = [{"path": "/code/a.py"}]
     listed = Told().call(name="list_issues", title="Listing", kind="read", rawInput={})
     assert given(listed.update(locations=places)) == {}
@@ -315,13 +315,13 @@ def test_an_input_told_to_be_empty_is_believed_if_it_may_be_true() -> None:
     assert given(read) == {"path": "/code/a.py"}
 
 
-def test_what_was_told_wins_over_what_was_known_from_elsewhere() -> None:
+def test_what_was_reported_wins_over_what_was_known_from_elsewhere() -> None:
     told = Told().call(title="ls -l", kind="execute")
     assert given(told) == LS
     assert given(told.update(rawInput={"command": "ls -l", "timeout": 3}))["timeout"] == 3
 
 
-def test_gemini_tells_inputs_by_its_titles() -> None:
+def test_gemini_reports_inputs_by_its_titles() -> None:
     def of(key: str, title: str, kind: str = "search") -> Any:
         return given(Told("gemini-cli", key=f"{key}__call_1").call(title=title, kind=kind))
 

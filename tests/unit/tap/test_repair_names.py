@@ -35,7 +35,7 @@ def test_a_name_is_found_in_any_corner_of_meta(meta: dict[str, Any]) -> None:
     assert "name" in told.draft().repaired
 
 
-def test_meta_of_a_question_counts_too() -> None:
+def test_meta_of_a_permission_request_counts_too() -> None:
     assert name(Told().ask(title="Deploying", _meta={"tool_name": "deploy"})) == "deploy"
 
 

@@ -13,7 +13,7 @@ def paths(told: Told) -> list[str]:
     return [place["path"] for place in told.draft().locations]
 
 
-def test_locations_that_were_told_stay_the_same_object() -> None:
+def test_locations_that_were_reported_stay_the_same_object() -> None:
     told = Told().call(
         title="Read a.py", kind="read", locations=[{"path": "/code/a.py", "line": 2}]
     )
@@ -35,7 +35,7 @@ def test_a_file_outside_the_session_says_so() -> None:
     assert place["_meta"] == {"callsheet": {"outside": True}}
 
 
-def test_files_are_found_in_diffs_and_each_is_told_once() -> None:
+def test_files_are_found_in_diffs_and_each_is_reported_once() -> None:
     content = [diff("a.py", "x"), diff("/code/b.py", "y"), diff("a.py", "z")]
     told = Told().call(title="Patching", kind="edit", rawInput={"patch": "…"}, content=content)
     assert paths(told) == ["/code/a.py", "/code/b.py"]
@@ -56,7 +56,7 @@ def test_files_are_found_in_a_patch_of_v2() -> None:
     assert [place["path"] for place in draft.locations] == ["/code/a.py"]
 
 
-def test_locations_of_a_question_count_where_there_are_no_others() -> None:
+def test_locations_of_a_permission_request_count_where_there_are_no_others() -> None:
     told = Told().call(title="bash", locations=[]).ask(locations=[{"path": "/code/x.txt"}])
     assert paths(told) == ["/code/x.txt"]
 
@@ -116,7 +116,7 @@ def test_a_place_that_is_not_in_form_is_one_all_the_same(told: Any, place: Any) 
 
 
 @pytest.mark.parametrize("told", [4, None, {}, {"path": 4}, {"line": 3}, ["/a.py"]])
-def test_where_no_place_is_told_the_input_tells(told: Any) -> None:
+def test_where_no_place_is_reported_the_input_reports(told: Any) -> None:
     call = Told().call(title="read", kind="read", locations=[told], rawInput={"path": "/b.py"})
     assert [place["path"] for place in call.draft().locations] == ["/b.py"]
 
@@ -165,13 +165,13 @@ def test_a_kind_that_is_missing_is_found(fields: dict[str, Any], found: str) -> 
         {"title": "x", "kind": "_deploy"},
     ],
 )
-def test_a_kind_that_was_told_stays_unless_more_is_known(fields: dict[str, Any]) -> None:
+def test_a_kind_that_was_reported_stays_unless_more_is_known(fields: dict[str, Any]) -> None:
     told = Told().call(**fields)
     assert kind(told) == fields["kind"]
     assert "kind" not in told.draft().repaired
 
 
-def test_a_question_tells_the_kind() -> None:
+def test_a_permission_request_reports_the_kind() -> None:
     assert kind(Told().call(title="Working").ask(kind="delete")) == "delete"
     assert kind(Told().call(title="Working", kind="edit").ask(kind="delete")) == "edit"
     assert kind(Told().call(title="Working", kind="read").ask(kind="delete")) == "delete"

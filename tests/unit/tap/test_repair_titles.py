@@ -121,14 +121,14 @@ def test_a_title_says_what_is_done_and_to_what(
     assert title(Told().call(title=bare, **fields)) == better
 
 
-def test_a_title_names_the_file_of_a_diff_where_the_input_is_not_told() -> None:
+def test_a_title_names_the_file_of_a_diff_where_the_input_is_not_reported() -> None:
     told = Told().call(title="Editing files", kind="edit", content=[diff("/code/src/app.py", "x")])
     assert title(told) == "Editing src/app.py"
     both = [diff("/code/src/app.py", "x"), diff("/code/b.py", "y")]
     assert title(Told().call(title="Editing files", kind="edit", content=both)) == "Editing 2 files"
 
 
-def test_whatever_titles_an_agent_tells_a_good_one_stays() -> None:
+def test_whatever_titles_an_agent_reports_a_good_one_stays() -> None:
     random = Random(17)
     poor = ("read", "Read File", "src/app.py", "/code/src/app.py", "app.py", "Reading file…", "")
     for _ in range(sized(2000, 50)):
@@ -185,7 +185,7 @@ def test_a_denied_call_has_not_run(says_it_runs: bool) -> None:
     assert not {"durationMs", "startedAt"} & notes.keys()
 
 
-def test_the_title_of_a_question_is_better_than_one_of_ours() -> None:
+def test_the_title_of_a_permission_request_is_better_than_one_of_ours() -> None:
     told = (
         Told()
         .call(title="bash", kind="execute")
@@ -195,7 +195,7 @@ def test_the_title_of_a_question_is_better_than_one_of_ours() -> None:
     assert not told.draft().has_own_title
 
 
-def test_a_question_under_a_programs_word_gets_a_title_of_ours() -> None:
+def test_a_permission_request_under_a_programs_word_gets_a_title_of_ours() -> None:
     told = Told().call(title="WriteFile", rawInput=FILE).ask(title="WriteFile: src/app.py")
     assert title(told) == "Writing to src/app.py"
 
@@ -206,7 +206,7 @@ def test_titles_are_in_the_users_language() -> None:
     assert title(told) != "Reading src/app.py"
 
 
-def test_arguments_that_stream_make_a_title_as_soon_as_they_tell_something() -> None:
+def test_arguments_that_stream_make_a_title_as_soon_as_they_report_something() -> None:
     told = Told().call(title="write_file", kind="edit")
     told.update(content=text('{"path": "/code/a.py", "content": "import'))
     assert title(told) == "Writing to a.py"

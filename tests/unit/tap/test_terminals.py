@@ -130,7 +130,9 @@ def test_what_waits_of_an_output_that_is_replaced_never_comes() -> None:
     ],
     ids=lambda odd: next(iter(odd)),
 )
-def test_a_field_that_nobody_can_read_does_not_keep_the_rest_from_being_told(odd: Message) -> None:
+def test_a_field_that_nobody_can_read_does_not_keep_the_rest_from_being_reported(
+    odd: Message,
+) -> None:
     tap = Tapped(2).agent(terminal(**odd, output={"data": base64(f"x {SECRET}\n")}))
     tap.agent(call(**CALL, status="in_progress"))
     assert output_of(tap) == "x [redacted:github-token]\n"

@@ -108,7 +108,7 @@ async def test_a_call_inside_another_does_not_queue_behind_who_waits_for_that():
     await asyncio.wait_for(waiting, 2)
 
 
-async def test_calls_that_would_wait_for_each_other_for_ever_are_told():
+async def test_calls_that_would_wait_for_each_other_for_ever_are_reported():
     claims, refused = PathLocks(), 0
 
     async def one(first: str, second: str) -> None:

@@ -109,7 +109,7 @@ async def test_an_edit_outside_the_workspace_is_shown_to_whoever_is_asked(tmp_pa
 
 
 @pytest.mark.parametrize("path", ["../a.txt", "../missing.txt"])
-async def test_nothing_is_told_of_files_outside_the_workspace_before_somebody_says_yes(
+async def test_nothing_is_revealed_of_files_outside_the_workspace_before_somebody_says_yes(
     tmp_path, path
 ):
     (tmp_path / "place").mkdir()
