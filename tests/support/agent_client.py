@@ -23,7 +23,7 @@ from typing import Any, Literal
 from callsheet.acp.jsonrpc import Notification, ProtocolError
 from callsheet.agent.agent import AgentSettings
 from callsheet.agent.handler import Command, Prompt, Turn
-from callsheet.runtime.pipes import Reader
+from callsheet.runtime.pipes import PipeReader
 from callsheet.runtime.rpc import Answer
 from callsheet.testing import AgentClient, AgentError
 from tests.support import schemas
@@ -238,7 +238,7 @@ class LocalClient(Client):
     async def _start(self) -> None:
         serving, to_agent, from_agent = piped_agent(self._settings)
         self._running = asyncio.ensure_future(serving)
-        source = Reader(from_agent)
+        source = PipeReader(from_agent)
         source.ended.add_done_callback(lambda _: os.close(from_agent))
         self._connect(source, to_agent)
 

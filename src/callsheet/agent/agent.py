@@ -29,7 +29,7 @@ from callsheet.agent.history import AgentHistory
 from callsheet.agent.protocol import MODES, OPTION, AcpV1, AcpV2, check_params
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import EMPTY, JsonObject, JsonValue, is_object
-from callsheet.runtime.pipes import Reader, Writer
+from callsheet.runtime.pipes import PipeReader, PipeWriter
 from callsheet.runtime.rpc import PATIENCE, Answer, Disconnected, RpcPeer
 
 if TYPE_CHECKING:
@@ -93,7 +93,9 @@ class Agent:
 
     def __init__(self, settings: AgentSettings, stdin: int, stdout: int) -> None:
         self.settings: AgentSettings = settings
-        self.client: RpcPeer = RpcPeer(Reader(stdin), Writer(stdout), self._serve, self._notified)
+        self.client: RpcPeer = RpcPeer(
+            PipeReader(stdin), PipeWriter(stdout), self._serve, self._notified
+        )
         self.peer: Peer = Peer()
         self.capabilities: JsonObject = EMPTY
         self.protocol: AcpV1 = AcpV1()

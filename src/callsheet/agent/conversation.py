@@ -28,7 +28,7 @@ from callsheet.report.errors import CallsheetError, InvalidValue
 from callsheet.report.json import JsonObject
 from callsheet.runtime.clock import new_call_id
 from callsheet.runtime.health import short_message
-from callsheet.runtime.pipes import Writer
+from callsheet.runtime.pipes import PipeWriter
 from callsheet.tools.session import Session
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ class Busy(InvalidRequest):
 class SharedSink:
     """The sink of a session: its share of the pipe to the client."""
 
-    def __init__(self, writer: Writer, peer: Peer) -> None:
+    def __init__(self, writer: PipeWriter, peer: Peer) -> None:
         self.peer: Peer | None = peer
-        self._writer: Writer = writer
+        self._writer: PipeWriter = writer
 
     @property
     def taken(self) -> int:

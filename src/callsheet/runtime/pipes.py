@@ -24,7 +24,7 @@ AHEAD = 64
 """Pieces that are read before anybody has taken them."""
 
 
-class Writer:
+class PipeWriter:
     """A pipe that several share. Lines are written whole and in order.
 
     `gone` is done when the other side has closed its end, or after `close`. From then on nothing is written.
@@ -118,7 +118,7 @@ class Source(Protocol):
         ...
 
 
-class Reader:
+class PipeReader:
     """Reads a descriptor in a thread, a bounded way ahead."""
 
     def __init__(self, fd: int) -> None:

@@ -34,7 +34,7 @@ from callsheet.acp.jsonrpc import (
 )
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import EMPTY, JsonObject, JsonValue, is_object
-from callsheet.runtime.pipes import Source, Writer
+from callsheet.runtime.pipes import PipeWriter, Source
 
 LONGEST_ID = 1024
 """Characters of a request's id."""
@@ -106,7 +106,7 @@ class RpcPeer:
     def __init__(
         self,
         source: Source,
-        writer: Writer,
+        writer: PipeWriter,
         serve: Serve,
         on_notification: OnNotification,
         *,
@@ -114,7 +114,7 @@ class RpcPeer:
         when_cancelled: Mapping[str, JsonValue] = EMPTY,
         is_lenient: bool = False,
     ) -> None:
-        self.writer: Writer = writer
+        self.writer: PipeWriter = writer
         self.serving: dict[RequestId, tuple[Request, asyncio.Task[Answer]]] = {}
         """The requests that are being served, by their ids."""
         self._source: Source = source

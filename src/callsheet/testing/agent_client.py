@@ -26,7 +26,7 @@ from callsheet.acp.jsonrpc import (
 )
 from callsheet.report.json import JsonObject, JsonValue, is_list, is_object
 from callsheet.report.ledger import Ledger
-from callsheet.runtime.pipes import READ, Source, Writer
+from callsheet.runtime.pipes import READ, PipeWriter, Source
 from callsheet.runtime.rpc import Answer, Disconnected, RemoteError, RpcPeer
 from callsheet.testing.recordings import Frame, Recording, fold, updates_in
 
@@ -287,7 +287,7 @@ class AgentClient:
 
     def _connect(self, stdout: Source, stdin: int) -> None:
         """Speak with an agent by its pipes. The descriptor of its stdin is closed here."""
-        writer = Writer(stdin)  # has a descriptor of its own
+        writer = PipeWriter(stdin)  # has a descriptor of its own
         os.close(stdin)
         self._rpc = RpcPeer(
             stdout,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from callsheet.runtime import rpc
-from callsheet.runtime.pipes import Reader, Writer
+from callsheet.runtime.pipes import PipeReader, PipeWriter
 from callsheet.runtime.rpc import AT_ONCE, Answer, Disconnected, RemoteError, RpcPeer
 
 
@@ -22,9 +22,9 @@ class Pipes:
         incoming, self.to_agent = os.pipe()
         self.from_agent, outgoing = os.pipe()
         self.notified: list[str] = []
-        self.writer: Writer = Writer(outgoing)
+        self.writer: PipeWriter = PipeWriter(outgoing)
         self.connection: RpcPeer = RpcPeer(
-            Reader(incoming), self.writer, serve, lambda method, _: self.notified.append(method)
+            PipeReader(incoming), self.writer, serve, lambda method, _: self.notified.append(method)
         )
         self.running: asyncio.Task[None] = asyncio.create_task(self.connection.run())
         self._rest: bytes = b""
