@@ -51,9 +51,16 @@ def is_valid(version: int, name: str, value: Any) -> bool:
 
 
 def breaches(version: int, name: str, value: Any) -> list[Breach]:
-    """Return what is wrong with a value, by its definition."""
+    """Return what is wrong with a value, by its definition. Of long lists, the beginning is looked at."""
+    import jsonschema_rs
+
+    judge = validator(version, name)
     try:
-        found = list(_breaches_of(validator(version, name).iter_errors(_shortened(value))))
+        found = list(_breaches_of(judge.iter_errors(_shortened(value))))
+        if not found:  # it lies beyond what was looked at
+            judge.validate(value)
+    except jsonschema_rs.ValidationError as first:
+        found = list(_breaches_of([first]))
     except (ValueError, RecursionError):
         return [Breach((), "it is nested too deeply")]
     return list(dict.fromkeys(found)) or [Breach((), f"it is not what `{name}` says")]
@@ -88,13 +95,16 @@ _LONG = 64
 
 
 def _shortened(value: Any) -> Any:
-    """Return the value with long texts cut: no definition limits the length of a text."""
+    """Return the value with long texts and lists cut: no definition limits the length of either.
+
+    An error takes tens of kilobytes where a definition has many branches, and there is one for each item.
+    """
     if isinstance(value, str):
         return value[:_LONG]
     if isinstance(value, dict):
         return {key: _shortened(inner) for key, inner in value.items()}  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, list):
-        return [_shortened(inner) for inner in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_shortened(inner) for inner in value[:_LONG]]  # pyright: ignore[reportUnknownVariableType]
     return value
 
 
