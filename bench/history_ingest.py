@@ -22,14 +22,12 @@ from statistics import mean
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from callsheet.history import sqlite_file
+from callsheet.history.call_records import WaitingCall
 from callsheet.history.codec import Codec, as_json_bytes
 from callsheet.history.rows import Query, RowBatch, SessionRow
-from callsheet.history.sink import WaitingCall
-from callsheet.history.spool import Rows
 from callsheet.history.sqlite import SqliteDatabase
 from callsheet.history.store import Store
 from callsheet.history.writer import BATCH_ROWS
@@ -258,20 +256,21 @@ class Ingest:
         self.costs[MADE].append(Cost(wrote.cpu + making.cpu, wrote.wall + making.wall))
         begun = _now()
         for at in range(0, len(calls), BATCH_ROWS):
-            some = [_Payload(as_json_bytes(call.record)) for call in calls[at : at + BATCH_ROWS]]
-            self._codec.compress(some)
-            made = zip(rows[at : at + BATCH_ROWS], some, strict=True)
-            self.floor.write([(*row[:-2], one.payload, row[-1]) for row, one in made])
+            some = [as_json_bytes(call.record) for call in calls[at : at + BATCH_ROWS]]
+            made = zip(rows[at : at + BATCH_ROWS], self._codec.compress(some), strict=True)
+            self.floor.write([(*row[:-2], payload, row[-1]) for row, payload in made])
         self.costs[FLOOR].append(_since(begun))
 
     def write(self, calls: list[WaitingCall]) -> RowBatch:
         """Do what the history's thread does. Return what was written."""
         keys = dict.fromkeys(call.session_id for call in calls)
-        pending = Rows(RowBatch(sessions=[SessionRow(session_id=key) for key in keys]))
+        sessions = {key: SessionRow(session_id=key) for key in keys}
         rows = [call.to_row() for call in calls]
-        self._codec.compress(rows)
-        pending.add(rows)
-        batch = pending.batch()
+        payloads = self._codec.compress([row.payload for row in rows])
+        for row, payload in zip(rows, payloads, strict=True):
+            row.payload = payload
+        waiting = {(row.session_id, row.key): (sessions[row.session_id], row) for row in rows}
+        batch = RowBatch.of(waiting.values())
         self.store.write(batch)
         return batch
 
@@ -281,10 +280,6 @@ class Ingest:
                 found = next(at for at, limit in enumerate(CLASSES) if row.size <= limit)
                 for column, more in enumerate((1, row.size, len(row.payload))):
                     self.classes[found][column] += more
-
-
-class _Payload(Struct):
-    payload: bytes
 
 
 def _now() -> Cost:

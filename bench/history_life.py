@@ -175,7 +175,7 @@ async def _time(live: Live, session: Session, history: History | None = None) ->
 
 
 async def _index(history: History) -> float:
-    async def index(store: Store) -> float:
+    def index(store: Store) -> float:
         begun = process_time()
         while store.index():
             pass

@@ -136,7 +136,10 @@ def _fill(store: Store, made: list[mix.Template], size: int) -> list[tuple[str, 
     pick = random.Random(size)
     calls = mix.waiting(made, len(made), pick)
     packed = [row for row in (call.to_row() for call in calls) if row.size < LARGE]
-    store.codec.compress(packed)
+    for row, payload in zip(
+        packed, store.codec.compress([row.payload for row in packed]), strict=True
+    ):
+        row.payload = payload
     wanted, ids = set(pick.sample(range(size), min(size, ASKED))), list[tuple[str, str]]()
     for start in range(0, size, BATCH):
         rows = list(_rows(packed, start, min(size, start + BATCH)))

@@ -24,8 +24,8 @@ import msgspec
 
 from callsheet import Session
 from callsheet.acp.peer import Peer
+from callsheet.history.call_records import WaitingCall
 from callsheet.history.codec import as_json_bytes, record_of
-from callsheet.history.sink import WaitingCall
 from callsheet.report.terminal import CallRecord
 from callsheet.runtime.clock import new_call_id
 from callsheet.runtime.sanitizer import GuardSettings

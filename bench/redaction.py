@@ -17,9 +17,9 @@ from statistics import median
 from typing import Any
 
 from callsheet.redaction import assignments
+from callsheet.redaction.patterns import simplified
 from callsheet.redaction.redactor import Redactor, default_rules
 from callsheet.redaction.rules import fill
-from callsheet.redaction.scanner import simplified
 
 from .table import Claim, Figures, Subject
 from .timing import Batch, interleave, ratio, repeat
@@ -77,7 +77,7 @@ def _over(work: Callable[[Any], object], texts: Sequence[Any]) -> Batch:
 
 def _patterns() -> list[bytes]:
     rules = [simplified(rule.pattern.encode()) for rule in default_rules()]
-    return [*rules, assignments.ASSIGNED, assignments.FLAGGED]
+    return [*rules, *assignments.pairs()[:2]]
 
 
 def _bare_re2() -> Callable[[bytes], object]:

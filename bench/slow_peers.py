@@ -23,12 +23,13 @@ from statistics import median
 from time import perf_counter, process_time
 from typing import Any, TypeAlias
 
+from tests.support.peers import DyingPeer, SlowPeer
+
 from callsheet.acp.peer import Peer
 from callsheet.runtime.call import RuntimeCall
 from callsheet.runtime.send_queue import MAX_WEIGHT
 from callsheet.runtime.session import DEAD_AFTER, RuntimeSession
 from callsheet.runtime.sinks import PipeSink, Sink
-from callsheet.testing import DyingPeer, SlowPeer
 
 from . import memory
 from .output import WRITE, pieces

@@ -1,4 +1,4 @@
-"""Extract the messages of describe, bring the catalogues up to date, and compile them.
+"""Read the messages of describe, bring the catalogues up to date, and compile them.
 
     python scripts/make_locales.py           write callsheet.pot, the .po files and the .mo files
     python scripts/make_locales.py --check   write nothing; fail if something would change
@@ -9,20 +9,20 @@ no dates and no versions, so that the same messages always make the same files.
 
 from __future__ import annotations
 
+import re
 import sys
 from io import BytesIO
 from pathlib import Path
 
 from babel.messages.catalog import Catalog
-from babel.messages.extract import extract
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
 from callsheet.describe import i18n
+from callsheet.describe.shapes import shape_rows
 
 PACKAGE = Path(__file__).parent.parent / "src" / "callsheet" / "describe"
 LOCALES = PACKAGE / "locales"
-KEYWORDS = {"N_": None, "NP_": (1, 2)}
 NAMES = tuple(locale for locale in i18n.LOCALES if locale != i18n.ENGLISH)
 
 
@@ -39,12 +39,14 @@ class Steady(Catalog):
 
 
 def template() -> Steady:
-    """Return the messages that the sources have."""
+    """Return the messages of the tables: titles, then phrases."""
+    titles = [title for row in shape_rows().values() for title in row.titles]
+    messages = [*titles, *i18n.PHRASES.values()]
     catalog = Steady(charset="utf-8")
-    for path in (*sorted((PACKAGE / "shapes").glob("*.py")), PACKAGE / "i18n.py"):
-        with path.open("rb") as source:
-            for _, message, _, _ in extract("python", source, KEYWORDS):
-                catalog.add(message)
+    for message in messages:
+        text = message if isinstance(message, str) else message[0]
+        if re.search(r"[^\W\d_]", re.sub(r"\{\w+\}", "", text)):  # not of placeholders alone
+            catalog.add(message)
     return catalog
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from callsheet.runtime.spill_store import SpillStore
 from callsheet.tap.context import TapSettings
-from callsheet.tap.offline import repair
+from callsheet.tap.offline import Repairs
 from callsheet.testing.recordings import Recording, Source, updates_in
 from tests.live import stage as fronts
 from tests.live.agents import AGENTS
@@ -78,7 +78,8 @@ def repaired_as_seen(stage: Stage) -> None:
     """What the client saw is what `callsheet repair` makes of what the agent said."""
     repaired = io.BytesIO()
     with stage.said.open("rb") as said:
-        repair(said, repaired, TapSettings(), SpillStore(stage.root / "spill"))
+        repairs = Repairs(TapSettings(), SpillStore(stage.root / "spill"))
+        repaired.writelines(repairs.repaired(said))
     (stage.recordings / "repaired.jsonl").write_bytes(repaired.getvalue())
     made, seen = (_calls(stage.recordings / name) for name in ("repaired.jsonl", stage.front.seen))
     assert made == seen

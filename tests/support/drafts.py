@@ -15,8 +15,7 @@ from callsheet.describe import Describer
 from callsheet.observe.lines import parse_line
 from callsheet.observe.model import ObservedCall
 from callsheet.observe.tracker import Tracker
-from callsheet.tap.profiles import profile_of
-from callsheet.tap.repair import CallDraft, Known, repaired
+from callsheet.tap.repair import CallDraft, repaired
 
 SESSION, CWD = "s1", "/code"
 
@@ -43,10 +42,7 @@ class Told:
         key: str = "c1",
         locale: str = "en",
     ) -> None:
-        self._agent: str = agent
         self._watch: Tracker = Tracker()
-        self._asked: dict[str, Any] = {}
-        self._cwd: str = cwd
         self._key: str = key
         self._number: int = 0
         self._describer: Describer = Describer(cwd or "/", locale=locale)
@@ -72,7 +68,6 @@ class Told:
 
     def ask(self, **fields: Any) -> Self:
         """Ask for permission."""
-        self._asked.update(fields)
         options = [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]
         call = {"toolCallId": self._key, **fields}
         params = {"sessionId": SESSION, "toolCall": call, "options": options}
@@ -87,20 +82,10 @@ class Told:
         """End the turn."""
         return self._hear({"id": 2, "result": {"stopReason": "end_turn"}})
 
-    def known(self) -> Known:
-        """Return what is known of the call now."""
-        call: ObservedCall = self._watch.sessions[SESSION].calls[self._key]
-        return Known(
-            call,
-            profile_of(self._agent),
-            self._describer,
-            asked=self._asked,
-            cwd=self._cwd,
-        )
-
     def draft(self) -> CallDraft:
-        """Return what a client is to be told of it now."""
-        return repaired(self.known())
+        """Return what a client is to be sent of it now."""
+        call: ObservedCall = self._watch.sessions[SESSION].calls[self._key]
+        return repaired(CallDraft(call=call, describer=self._describer))
 
     def _tell(self, kind: str, fields: dict[str, Any]) -> Self:
         update = {"sessionUpdate": kind, "toolCallId": self._key, **fields}

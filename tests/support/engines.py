@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from callsheet.history import Query, Store, store_at
+from callsheet.history.call_records import WaitingCall, WaitingMessage
 from callsheet.history.codec import Codec
 from callsheet.history.rows import RowBatch, SessionRow
-from callsheet.history.sink import WaitingCall, WaitingMessage
 from callsheet.report.content import TextContent
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
@@ -87,7 +87,7 @@ def batch(items: Iterable[WaitingCall | WaitingMessage], codec: Codec | None = N
     sessions: dict[str, SessionRow] = {}
     for item in items:
         row = item.to_row()
-        codec.compress([row])
+        (row.payload,) = codec.compress([row.payload])
         (made.calls if isinstance(item, WaitingCall) else made.messages).append(row)  # pyright: ignore[reportArgumentType]
         key = item.session_id
         sessions[key] = SessionRow(

@@ -15,10 +15,10 @@ from hypothesis import settings
 
 import callsheet.cli
 from callsheet import Session, ToolCallReport
-from callsheet.history import History, HistoryError
+from callsheet.history import History, HistoryError, Pruned, Retention
+from callsheet.history.call_records import WaitingCall, WaitingMessage
 from callsheet.history.codec import Codec
 from callsheet.history.rows import RowBatch, SessionRow
-from callsheet.history.sink import WaitingCall, WaitingMessage
 from callsheet.history.sqlite import SqliteDatabase
 from callsheet.history.store import Store
 from callsheet.limits.limits import Limits
@@ -94,11 +94,11 @@ def message(
     )
 
 
-def batch(codec: Codec, *items: WaitingCall | WaitingMessage, info: str = "{}") -> RowBatch:
+def batch(codec: Codec, *items: WaitingCall | WaitingMessage) -> RowBatch:
     made = RowBatch()
     for item in items:
         row = item.to_row()
-        codec.compress([row])
+        (row.payload,) = codec.compress([row.payload])
         (made.calls if isinstance(item, WaitingCall) else made.messages).append(row)  # type: ignore[arg-type]
     for key in dict.fromkeys(item.session_id for item in items):
         times = [item.at for item in items if item.session_id == key]
@@ -106,7 +106,6 @@ def batch(codec: Codec, *items: WaitingCall | WaitingMessage, info: str = "{}") 
             SessionRow(
                 session_id=key,
                 cwd=f"/{key}",
-                info=info,
                 created_at=min(times),
                 updated_at=max(times),
             )
@@ -114,8 +113,22 @@ def batch(codec: Codec, *items: WaitingCall | WaitingMessage, info: str = "{}") 
     return made
 
 
-def keep(store: Store, *items: WaitingCall | WaitingMessage, info: str = "{}") -> None:
-    store.write(batch(store.codec, *items, info=info))
+def keep(store: Store, *items: WaitingCall | WaitingMessage) -> None:
+    store.write(batch(store.codec, *items))
+
+
+def pruned(store: Store, rule: Retention, **how: Any) -> Pruned:
+    """Prune, and return the sum of what all steps have removed."""
+    total, spills = Pruned(), list[str]()
+    for step in store.prune(rule, **how):
+        assert step.calls <= how.get("most", 500)
+        assert step.calls or step.messages or step.sessions
+        total.calls += step.calls
+        total.messages += step.messages
+        total.sessions += step.sessions
+        spills += step.spills
+    total.spills = spills
+    return total
 
 
 def count(store: Store, table: str) -> int:

@@ -12,8 +12,7 @@ from callsheet.describe import Describer
 from callsheet.observe.events import PermissionAsked, UpdateApplied
 from callsheet.observe.model import ObservedCall
 from callsheet.observe.tracker import Tracker
-from callsheet.tap.profiles import profile_of
-from callsheet.tap.repair import CallDraft, Known, repaired
+from callsheet.tap.repair import CallDraft, repaired
 from tests.support.talk import Talk
 
 
@@ -39,28 +38,15 @@ def ending(draft: CallDraft) -> tuple[str | None, str | None]:
     return draft.status, draft.reason
 
 
-def known_of(talk: Talk, key: str = "a") -> Known:
-    """Return what is known of a call at the end of a talk."""
-    watch = Tracker()
-    asked: dict[str, Any] = {}
+def draft_of(talk: Talk, key: str = "a") -> CallDraft:
+    """Return what a client is to be sent of a call at the end of a talk."""
+    tracker = Tracker()
     call: ObservedCall | None = None
     for line in talk.lines():
-        for moment in watch.feed(line):
-            if isinstance(moment, PermissionAsked) and moment.question.call_id == key:
-                asked |= moment.question.tool_call
-                call = moment.question.call
-            elif isinstance(moment, UpdateApplied) and moment.call.id == key:
-                call = moment.call
+        for event in tracker.feed(line):
+            if isinstance(event, PermissionAsked) and event.question.call_id == key:
+                call = event.question.call
+            elif isinstance(event, UpdateApplied) and event.call.id == key:
+                call = event.call
     assert call is not None
-    return Known(
-        call=call,
-        profile=profile_of(watch.connection.agent),
-        describer=Describer("/code"),
-        asked=asked,
-        cwd="/code",
-    )
-
-
-def draft_of(talk: Talk, key: str = "a") -> CallDraft:
-    """Return what a client is to be told of a call at the end of a talk."""
-    return repaired(known_of(talk, key))
+    return repaired(CallDraft(call=call, describer=Describer("/code")))

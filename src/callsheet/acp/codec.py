@@ -18,7 +18,7 @@ always the same is encoded once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import wraps
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
@@ -163,13 +163,6 @@ def encode_block(item: Any) -> JsonObject:
     return outer if item.outer is None else {**item.outer, **outer}
 
 
-def encode_text(item: Any) -> JsonObject:
-    """Return the outer object of a text block, which most blocks are."""
-    if item.annotations is None and item.meta is None and item.extra is None and item.outer is None:
-        return {"type": "content", "content": {"type": "text", "text": item.text}}
-    return encode_block(item)
-
-
 def decode_block(raw: JsonObject) -> ToolCallContent:
     """Return the block in an outer object. One of an unknown type is stored whole."""
     block = as_object(raw.get("content"), "content")
@@ -278,23 +271,26 @@ def typed_errors(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return decode
 
 
-def different_calls(report: ToolCallReport, seen: ToolCallReport) -> InvalidId:
-    """Return the error for one call that is compared with another."""
-    return InvalidId(
-        f"call {report.tool_call_id} can't be told by its difference from call {seen.tool_call_id}; "
-        "give two states of one call, the new one first"
-    )
+def check_same_call(report: ToolCallReport, seen: ToolCallReport) -> None:
+    """Raise `InvalidId` unless both are states of one call."""
+    if report.tool_call_id != seen.tool_call_id:
+        raise InvalidId(
+            f"call {report.tool_call_id} can't be expressed by its difference from call "
+            f"{seen.tool_call_id}; pass two states of one call, the new one first"
+        )
 
 
-def encode_location(location: ToolCallLocation) -> JsonObject:
-    """Return a location as both versions write it."""
-    line = location.line
-    out: JsonObject = (
-        {"path": location.path} if line is None else {"path": location.path, "line": line}
-    )
-    if location.meta is not None:
-        out["_meta"] = location.meta
-    return out if location.extra is None else {**location.extra, **out}
+def encode_locations(locations: Sequence[ToolCallLocation]) -> list[JsonObject]:
+    """Return locations as both versions write them."""
+    encoded: list[JsonObject] = []
+    for place in locations:
+        out: JsonObject = {"path": place.path}
+        if place.line is not None:
+            out["line"] = place.line
+        if place.meta is not None:
+            out["_meta"] = place.meta
+        encoded.append(out if place.extra is None else {**place.extra, **out})
+    return encoded
 
 
 def decode_location(raw: JsonValue) -> ToolCallLocation:
@@ -380,7 +376,7 @@ def patch_of(old: JsonObject, new: JsonObject) -> JsonObject:
         return dict(new)
     patch: JsonObject = {}
     for key, value in new.items():
-        if key not in old or (old[key] is not value and not same(old[key], value)):
+        if key not in old or old[key] != value or not same(old[key], value):
             patch[key] = value
     for key in old:
         if key not in new:
@@ -414,13 +410,17 @@ _join = b"".join
 _BRACE = ord("{")
 
 
+TAIL = b"}}\n"
+"""How the line of an update ends."""
+
+
 class UpdateFrames:
-    """Turns updates of one session into lines."""
+    """Turns updates of one session into lines: `head`, the update, `TAIL`."""
 
     def __init__(self, session_id: str, *, budget: int = FRAME_BUDGET) -> None:
         session = _encode(check_text(session_id, "session id"))
         self.budget: int = budget
-        self._head: bytes = (
+        self.head: bytes = (
             b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":'
             + session
             + b',"update":'
@@ -434,7 +434,7 @@ class UpdateFrames:
                 f"expected an update, got {type(update).__name__}; where an encoder gives None, nothing "
                 "has changed and nothing is to be sent"
             )
-        line = _join((self._head, encoded, b"}}\n"))
+        line = _join((self.head, encoded, TAIL))
         if len(line) > self.budget:
             raise FrameTooLarge(len(line), self.budget)
         return line

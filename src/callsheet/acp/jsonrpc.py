@@ -176,10 +176,6 @@ class LineBuffer:
             self._rest = bytearray()
         return more, whole, self._hold(data[end:])
 
-    def skip(self) -> None:
-        """Treat the line that is under way as one that is too long: pieces of it are missing."""
-        self._rest, self._is_long = bytearray(), True
-
     def end(self) -> bytes:
         """Return the line whose end never came."""
         rest, self._rest = bytes(self._rest), bytearray()

@@ -14,10 +14,10 @@ of it stands in the item's `_meta.callsheet`, and is decoded from there.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from callsheet.acp.codec import (
     FIELD_OF,
@@ -27,15 +27,14 @@ from callsheet.acp.codec import (
     Update,
     as_dict,
     as_object,
+    check_same_call,
     decode_block,
     decode_fields,
     decode_meta,
     decode_terminal,
-    different_calls,
     encode_block,
-    encode_location,
+    encode_locations,
     encode_terminal,
-    encode_text,
     named_meta,
     patch_of,
     read_object,
@@ -105,7 +104,7 @@ def announce(report: ToolCallReport) -> Update:
         STATUS[report.status],
         name or UNSET,
         encode_items(report.content) if report.content else UNSET,
-        [encode_location(place) for place in report.locations] if report.locations else UNSET,
+        encode_locations(report.locations) if report.locations else UNSET,
         UNSET if raw_input is None else raw_input,
         UNSET if report.raw_output is None else report.raw_output,
         meta or UNSET,
@@ -113,58 +112,84 @@ def announce(report: ToolCallReport) -> Update:
     return {**_extra(report), **as_dict(out)} if report.extra else out
 
 
-def update(report: ToolCallReport, seen: ToolCallReport) -> Update | None:
-    """Return the smallest `tool_call_update` for a peer that has seen `seen`, or None."""
-    if report.tool_call_id != seen.tool_call_id:
-        raise different_calls(report, seen)
+_OFTEN = frozenset(("status", "content", "raw_output"))
+"""The fields that change when a call starts and ends, as nearly all updates report."""
+
+
+def update(
+    report: ToolCallReport, seen: ToolCallReport, names: Collection[str] | None = None
+) -> Update | None:
+    """Return the smallest `tool_call_update` for a peer that has seen `seen`, or None.
+
+    Nearly always an unchanged field is the same object, which is quick to see.
+
+    Args:
+        report: The call as it is now.
+        seen: The call as the peer has seen it.
+        names: The fields that may differ, besides `meta`; all, if omitted.
+    """
     out = ToolCallUpdate(report.tool_call_id)
+    if report.status is not seen.status:
+        out.status = STATUS[report.status]
+    if report.content is not seen.content and not (
+        seen.content and same(seen.content, report.content)
+    ):
+        out.content = encode_items(report.content)
+    if report.raw_output is not seen.raw_output and (
+        seen.raw_output is None or not same(seen.raw_output, report.raw_output)
+    ):
+        out.raw_output = UNSET if report.raw_output is None else report.raw_output
+    if report.meta is not seen.meta:
+        out.meta = (patch_of(seen.meta, report.meta) if seen.meta else report.meta) or UNSET
+    if names is None:
+        is_rare = (
+            report.title is not seen.title
+            or report.name is not seen.name
+            or report.kind is not seen.kind
+            or report.locations is not seen.locations
+            or report.raw_input is not seen.raw_input
+            or report.extra is not seen.extra
+        )
+    else:
+        is_rare = not _OFTEN.issuperset(names)
+    if (
+        is_rare
+        or report.status is _PAUSED
+        or seen.status is _PAUSED
+        or type(report.kind) is CustomKind
+        or (report.raw_output is None and seen.raw_output is not None)
+    ):
+        _update_rest(report, seen, out)
+        if extra := patch_of(_extra(seen), _extra(report)):
+            return {**extra, **as_dict(out)}
+    if out.status is UNSET and out == ToolCallUpdate(report.tool_call_id):
+        return None
+    return out
+
+
+def _update_rest(report: ToolCallReport, seen: ToolCallReport, out: ToolCallUpdate) -> None:
+    """Add to an update what rarely changes, and what only `_meta` can express."""
+    check_same_call(report, seen)
     cleared: list[str] = []
-    status, before = report.status, seen.status
-    if status is not before:
-        out.status = STATUS[status]
-    head = (
-        report.title is not seen.title
-        or report.name is not seen.name
-        or report.kind is not seen.kind
-    )
-    if head:
-        _update_head(report, seen, out, cleared)
-    new, old = report.content, seen.content
-    if new is not old and not (old and same(old, new)):
-        out.content = encode_items(new)
-    new, old = report.locations, seen.locations
-    if new is not old and not (old and same(old, new)):
-        out.locations = [encode_location(place) for place in new]
-    new, old = report.raw_input, seen.raw_input
-    if new is not old and (old is None or not same(old, new)):
-        out.raw_input = new if new is not None else _cleared("rawInput", cleared)
-    new, old = report.raw_output, seen.raw_output
-    if new is not old and (old is None or not same(old, new)):
-        out.raw_output = new if new is not None else _cleared("rawOutput", cleared)
-    if report.meta is not seen.meta or cleared or head or status is _PAUSED or before is _PAUSED:
-        out.meta = _meta_update(report, seen, cleared) or UNSET
-    if report.extra is not seen.extra and (extra := patch_of(_extra(seen), _extra(report))):
-        return {**extra, **as_dict(out)}
-    return out if status is not before or out != ToolCallUpdate(report.tool_call_id) else None
-
-
-def _update_head(
-    report: ToolCallReport, seen: ToolCallReport, out: ToolCallUpdate, cleared: list[str]
-) -> None:
+    if not same(seen.locations, report.locations):
+        out.locations = encode_locations(report.locations)
+    if not same(seen.raw_input, report.raw_input):
+        out.raw_input = UNSET if report.raw_input is None else report.raw_input
+        if report.raw_input is None:
+            cleared.append("rawInput")
+    if report.raw_output is None and seen.raw_output is not None:
+        cleared.append("rawOutput")
     if report.title != seen.title:
         out.title = report.title or _stand_in_title(report)
         if not report.title:
-            _cleared("title", cleared)
+            cleared.append("title")
     if report.name != seen.name:
-        out.name = report.name or _cleared("name", cleared)
+        out.name = report.name or UNSET
+        if not report.name:
+            cleared.append("name")
     if report.kind != seen.kind:
         out.kind = "other" if type(report.kind) is CustomKind else report.kind._value_
-
-
-def _cleared(key: str, cleared: list[str]) -> UnsetType:
-    """Record that a field lost its value, which v1 can't express in the field itself."""
-    cleared.append(key)
-    return UNSET
+    out.meta = _meta_update(report, seen, cleared) or UNSET
 
 
 def encode_items(items: Sequence[Any]) -> list[JsonObject]:
@@ -172,8 +197,11 @@ def encode_items(items: Sequence[Any]) -> list[JsonObject]:
     out: list[JsonObject] = []
     for item in items:
         kind = type(item)  # pyright: ignore[reportUnknownVariableType]
-        if kind is TextContent:
-            out.append(encode_text(item))
+        if (
+            kind is TextContent
+            and item.annotations is item.meta is item.extra is item.outer is None
+        ):
+            out.append({"type": "content", "content": {"type": "text", "text": item.text}})
         elif kind is DiffContent:
             out.extend(encode_diff(item))
         elif kind is TerminalContent:

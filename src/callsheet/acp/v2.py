@@ -20,15 +20,14 @@ from callsheet.acp.codec import (
     as_dict,
     as_list,
     as_object,
+    check_same_call,
     decode_block,
     decode_fields,
     decode_meta,
     decode_terminal,
-    different_calls,
     encode_block,
-    encode_location,
+    encode_locations,
     encode_terminal,
-    encode_text,
     named_meta,
     patch_of,
     read_object,
@@ -46,7 +45,6 @@ from callsheet.report.content import (
     DiffContent,
     FileChange,
     TerminalContent,
-    TextContent,
     ToolCallContent,
     UnknownContent,
 )
@@ -83,7 +81,7 @@ def announce(report: ToolCallReport) -> Update:
         report.title or UNSET,
         report.name or UNSET,
         encode_items(report.content) if report.content else UNSET,
-        [encode_location(place) for place in report.locations] if report.locations else UNSET,
+        encode_locations(report.locations) if report.locations else UNSET,
         UNSET if report.raw_input is None else report.raw_input,
         UNSET if report.raw_output is None else report.raw_output,
         named_meta(report, report.meta) or UNSET,
@@ -96,8 +94,8 @@ def update(report: ToolCallReport, seen: ToolCallReport, *, content: bool = True
 
     With `content=False` the content is left to chunks.
     """
-    if report.tool_call_id != seen.tool_call_id:
-        raise different_calls(report, seen)
+    if report.tool_call_id is not seen.tool_call_id:
+        check_same_call(report, seen)
     out = ToolCallUpdate(report.tool_call_id)
     if report.status is not seen.status:
         out.status = report.status.value
@@ -110,7 +108,7 @@ def update(report: ToolCallReport, seen: ToolCallReport, *, content: bool = True
     if content and not same(seen.content, report.content):
         out.content = encode_items(report.content) or None
     if not same(seen.locations, report.locations):
-        out.locations = [encode_location(place) for place in report.locations] or None
+        out.locations = encode_locations(report.locations) or None
     if not same(seen.raw_input, report.raw_input):
         out.raw_input = report.raw_input
     if not same(seen.raw_output, report.raw_output):
@@ -154,8 +152,6 @@ def grown(seen: tuple[ToolCallContent, ...], now: tuple[ToolCallContent, ...]) -
 
 def _encode_item(item: Any) -> JsonObject:
     kind = type(item)  # pyright: ignore[reportUnknownVariableType]
-    if kind is TextContent:
-        return encode_text(item)
     if kind is DiffContent:
         return _encode_diff(item)
     if kind is TerminalContent:

@@ -20,7 +20,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, Unpack, get_args
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 
 
 StopReason: TypeAlias = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal"]
-
-
-REASONS: tuple[StopReason, ...] = ("end_turn", "max_tokens", "max_turn_requests", "refusal")
+REASONS: tuple[StopReason, ...] = get_args(StopReason)
 
 
 class Prompt(Struct, frozen=True):

@@ -6,14 +6,12 @@ Without a history, nothing is stored, and nothing is found.
 from __future__ import annotations
 
 import asyncio
-import json
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator, Callable, Sequence
 from os.path import isabs
 from typing import TYPE_CHECKING, TypeAlias
 
 from callsheet.acp.jsonrpc import InvalidParams
-from callsheet.report.json import JsonObject, is_list
+from callsheet.report.json import JsonObject
 
 if TYPE_CHECKING:
     from callsheet.history.history import History
@@ -132,18 +130,14 @@ class AgentHistory:
 
 
 def _cursor(at: float, key: str) -> str:
-    return urlsafe_b64encode(json.dumps([at, key]).encode()).decode()
+    return f"{at!r} {key}"
 
 
 def _read_cursor(cursor: str) -> tuple[float, str]:
+    at, _, key = cursor.partition(" ")
     try:
-        pair = json.loads(urlsafe_b64decode(cursor))
+        return float(at), key
     except ValueError:
-        pair = None
-    if is_list(pair) and len(pair) == 2:
-        at, key = pair
-        if isinstance(at, (int, float)) and isinstance(key, str):
-            return float(at), key
-    raise InvalidParams(
-        f"cursor: expected the nextCursor of an earlier answer, got {cursor[:80]!r}"
-    )
+        raise InvalidParams(
+            f"cursor: expected the nextCursor of an earlier answer, got {cursor[:80]!r}"
+        ) from None

@@ -162,7 +162,10 @@ def typed_text(blocks: Iterable[JsonObject], cwd: str) -> str:
 
 def _path(uri: str, cwd: str) -> str:
     """Return the path of a file's address, from the session's directory on; else the address itself."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # a host in brackets that is no address
+        return uri
     if parts.scheme != "file" or not parts.path:
         return uri
     text = unquote(parts.path)

@@ -36,24 +36,22 @@ def check_params(method: str, params: JsonObject, version: int) -> None:
         InvalidParams: The params are not as the schema has them, or contain what this agent can't read.
     """
     from callsheet.acp.schemas import breaches, definition
+    from callsheet.tools.arguments import place
 
     found = definition(version, (method, False))
     if found is None:
         raise UnknownMethod(method)
     if not found.is_valid(params):
         shown = breaches(version, found.name, params)[:_MOST_SHOWN]
-        raise InvalidParams("; ".join(f"{_place(one.path)}{one.words}" for one in shown))
+        texts = [
+            f"{where}: {one.words}" if (where := place(one.path)) else one.words for one in shown
+        ]
+        raise InvalidParams("; ".join(texts))
     for number, block in enumerate(params["prompt"] if method == "session/prompt" else ()):
         if block["type"] in ("image", "audio"):
             raise InvalidParams(
                 f"prompt[{number}]: this agent takes no {block['type']}, as it has said in initialize"
             )
-
-
-def _place(path: Sequence[str | int]) -> str:
-    """Return a path as `prompt[0].text: `."""
-    parts = [f"[{one}]" if isinstance(one, int) else f".{one}" for one in path]
-    return "".join(parts).removeprefix(".") + ": " if parts else ""
 
 
 # Modes: what the agent may do without asking, as the user chooses it

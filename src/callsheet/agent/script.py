@@ -12,7 +12,8 @@ plays the first, and so on. A step is an object with one of
     {"usage": {"used": 5, "size": 10}}   send how much of a model's window is used
     {"stop": "refusal"}                  end the turn with this stop reason
 
-The structs below are the format: a script that does not fit them is refused when it is read.
+The structs below are the format: a script that does not fit them is refused when it is read, with the place
+of what is wrong, such as `$[2].wait` for the third step.
 """
 
 from __future__ import annotations
@@ -27,18 +28,10 @@ from msgspec import Meta, Struct
 
 from callsheet.agent.handler import Command, PlanEntry, Prompt, StopReason, Turn
 from callsheet.report.errors import CallsheetError
-from callsheet.report.json import JsonValue, is_list, is_object
+from callsheet.report.json import JsonValue
 from callsheet.tools.tool import Tool
 
 Tokens: TypeAlias = Annotated[int, Meta(ge=0)]
-
-
-class ToolRun(Struct, forbid_unknown_fields=True):
-    """A tool to run."""
-
-    run: Annotated[str, Meta(min_length=1)]
-    arguments: dict[str, Any] = {}
-    alias: str | None = None
 
 
 class Usage(Struct, forbid_unknown_fields=True):
@@ -49,30 +42,46 @@ class Usage(Struct, forbid_unknown_fields=True):
 
 
 class Step(Struct, forbid_unknown_fields=True):
-    """One step, but for those that run a single tool, which are a `ToolRun`. One of the fields is set."""
+    """One step: one of the fields is set, and with `run` maybe `arguments` and `alias`."""
 
+    run: Annotated[str, Meta(min_length=1)] | None = None
     say: str | None = None
     think: str | None = None
     plan: list[str | PlanEntry] | None = None
-    parallel: Annotated[list[ToolRun], Meta(min_length=1)] | None = None
+    parallel: Annotated[list[Step], Meta(min_length=1)] | None = None
     wait: Annotated[float, Meta(ge=0, le=86_400)] | None = None
     usage: Usage | None = None
     stop: StopReason | None = None
+    arguments: dict[str, Any] | None = None
+    alias: str | None = None
+
+    def __post_init__(self) -> None:
+        found = [name for name in self.__struct_fields__ if getattr(self, name) is not None]
+        if len([name for name in found if name in _VERBS]) != 1 or (found[1:] and not self.run):
+            got = ", ".join(found) or "nothing"
+            raise ValueError(f"expected one of {', '.join(_VERBS)}, got {got}")
+        if not all(step.run for step in self.parallel or ()):
+            raise ValueError("parallel: expected steps that run a tool")
 
 
-_VERBS = ("run", *Step.__struct_fields__)
+class Turns(Struct, forbid_unknown_fields=True):
+    """A script of several turns."""
+
+    turns: list[list[Step]]
+
+
+_VERBS = Step.__struct_fields__[:8]
 
 
 class BadScript(CallsheetError):
-    """A script that can't be played. The message names the step."""
+    """A script that can't be played. The message names the place."""
 
 
 class Script:
     """Plays the turns of a script, one for each prompt."""
 
-    def __init__(self, turns: Sequence[Sequence[Step | ToolRun]], *, repeats: bool) -> None:
-        self._turns: Sequence[Sequence[Step | ToolRun]] = turns
-        self._repeats: bool = repeats
+    def __init__(self, script: list[Step] | Turns) -> None:
+        self._script: list[Step] | Turns = script
         self._played: int = 0
 
     def commands(self, tools: Sequence[Tool]) -> Sequence[Command]:  # noqa: ARG002
@@ -81,26 +90,28 @@ class Script:
 
     async def turn(self, prompt: Prompt, turn: Turn) -> StopReason | None:  # noqa: ARG002
         """Play the next turn."""
-        at = 0 if self._repeats else self._played
-        self._played += 1
-        if at >= len(self._turns):
-            await turn.say(f"The script has {len(self._turns)} turns, and has ended.")
-            return None
-        for step in self._turns[at]:
-            if isinstance(step, ToolRun):
-                await turn.run(step.run, step.arguments, alias=step.alias)
-            elif step.stop is not None:
+        steps = self._script
+        if isinstance(steps, Turns):
+            turns, at = steps.turns, self._played
+            self._played += 1
+            if at >= len(turns):
+                await turn.say(f"The script has {len(turns)} turns, and has ended.")
+                return None
+            steps = turns[at]
+        for step in steps:
+            if step.stop is not None:
                 return step.stop
-            else:
-                await _play(step, turn)
+            await _play(step, turn)
         return None
 
 
 async def _play(step: Step, turn: Turn) -> None:
-    if step.parallel is not None:
+    if step.run is not None:
+        await turn.run(step.run, step.arguments, alias=step.alias)
+    elif step.parallel is not None:
         with turn.session.batch(total=len(step.parallel)) as batch:
             runs = [
-                turn.run(one.run, one.arguments, alias=one.alias, batch=batch)
+                turn.run(one.run or "", one.arguments, alias=one.alias, batch=batch)
                 for one in step.parallel
             ]
             await asyncio.gather(*runs)
@@ -140,30 +151,8 @@ def read_script(file: str) -> Callable[[], Script]:
 
 def script_of(script: JsonValue) -> Callable[[], Script]:
     """Return a factory of handlers that play a script. Raise `BadScript` if it is none."""
-    if is_list(script):
-        steps = _steps(script, "")
-        return lambda: Script([steps], repeats=True)
-    listed = script.get("turns") if is_object(script) else None
-    if not is_object(script) or not is_list(listed) or set(script) != {"turns"}:
-        raise BadScript('expected a list of steps, or {"turns": [[…], …]}')
-    turns = [_steps(steps, f"turn {number}, ") for number, steps in enumerate(listed, 1)]
-    return lambda: Script(turns, repeats=False)
-
-
-def _steps(steps: JsonValue, where: str) -> list[Step | ToolRun]:
-    if not is_list(steps):
-        raise BadScript(f"{where}expected a list of steps, got {steps!r}")
-    return [_step(one, f"{where}step {number}") for number, one in enumerate(steps, 1)]
-
-
-def _step(step: JsonValue, place: str) -> Step | ToolRun:
-    if not is_object(step):
-        raise BadScript(f'{place}: expected an object such as {{"say": "…"}}, got {step!r}')
-    is_run = "run" in step
-    if not is_run and len([verb for verb in _VERBS if step.get(verb) is not None]) != 1:
-        got = ", ".join(step) or "nothing"
-        raise BadScript(f"{place}: expected one of {', '.join(_VERBS)}, got {got}")
     try:
-        return msgspec.convert(step, ToolRun if is_run else Step)
+        checked = msgspec.convert(script, list[Step] | Turns)
     except (msgspec.ValidationError, RecursionError) as exc:
-        raise BadScript(f"{place}: {exc}") from None
+        raise BadScript(str(exc)) from None
+    return lambda: Script(checked)

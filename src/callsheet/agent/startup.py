@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from callsheet.report.errors import CallsheetError
 
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     from callsheet.history.history import History
     from callsheet.tools.permissions import Mode
     from callsheet.tools.tool import Tool
+
+T = TypeVar("T")
 
 PERMISSIONS = ("ask", "allow", "deny")
 
@@ -62,14 +63,9 @@ def start(
     """
     if script is not None and handler is not None:
         raise BadStart("--script: not with --handler; an agent has one handler")
-    with _option("--locale"):
-        _check_locale(locale)
-    with _option("--tools"):
-        more_tools = () if tools is None else _tools(tools)
-    with _option("--script"):
-        make = palette if script is None else _script(script)
-    with _option("--handler"):
-        make = make if handler is None else _loaded(handler)
+    _read("--locale", _check_locale, locale)
+    more_tools = _read("--tools", _tools, tools) or ()
+    make = _read("--script", _script, script) or _read("--handler", _handler, handler) or palette
     from callsheet.agent.agent import AgentSettings, serve
 
     if os.isatty(0):
@@ -85,13 +81,12 @@ def start(
     return serve(settings)
 
 
-@contextmanager
-def _option(name: str) -> Generator[None]:
-    """Name the option in what is wrong with it."""
+def _read(option: str, read: Callable[[str], T], given: str | None) -> T | None:
+    """Return what an option means, if it is given, and name it in what is wrong with it."""
     try:
-        yield
+        return None if given is None else read(given)
     except CallsheetError as exc:
-        raise BadStart(f"{name}: {exc}") from None
+        raise BadStart(f"{option}: {exc}") from None
 
 
 def palette() -> Handler:
@@ -101,12 +96,11 @@ def palette() -> Handler:
     return Palette()
 
 
-def _check_locale(locale: str | None) -> None:
-    if locale is not None:
-        from callsheet.describe.i18n import LOCALES, has_locale
+def _check_locale(locale: str) -> None:
+    from callsheet.describe.i18n import LOCALES, has_locale
 
-        if not has_locale(locale):
-            raise BadStart(f"{locale!r}: expected one of {', '.join(LOCALES)}")
+    if not has_locale(locale):
+        raise BadStart(f"{locale!r}: expected one of {', '.join(LOCALES)}")
 
 
 def _tools(file: str) -> Sequence[Tool]:
@@ -118,13 +112,7 @@ def _tools(file: str) -> Sequence[Tool]:
     return found
 
 
-def _script(file: str) -> Callable[[], Handler]:
-    from callsheet.agent.script import read_script
-
-    return read_script(file)
-
-
-def _loaded(name: str) -> Callable[[], Handler]:
+def _handler(name: str) -> Callable[[], Handler]:
     """Return the class that `MODULE:CLASS` or `FILE.py:CLASS` names."""
     from callsheet.tools.user_code import named_in
 
@@ -134,3 +122,9 @@ def _loaded(name: str) -> Callable[[], Handler]:
     if isinstance(found, type) and not callable(getattr(found, "turn", None)):
         raise BadStart(f"{name} has no method turn(prompt, turn)")
     return cast("Callable[[], Handler]", found)
+
+
+def _script(file: str) -> Callable[[], Handler]:
+    from callsheet.agent.script import read_script
+
+    return read_script(file)

@@ -78,7 +78,7 @@ class RecordingChecker:
                 on_over(event)
 
     def _placed(self, rule: CheckRule, event: Any, violations: Violations) -> Iterator[Finding]:
-        """Make findings of what a rule says about an event."""
+        """Make findings of what a rule reports about an event."""
         session, call, line = _place(event)
         for one in (violations,) if isinstance(violations, Violation) else violations or ():
             if one.once is not None and self._was_reported(rule, session, call, one.once):

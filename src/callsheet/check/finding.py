@@ -35,7 +35,7 @@ WINDOW = 4096
 
 
 class Violation(Struct, frozen=True):
-    """What a rule has to say about an event. `line` is that of the event, unless it is given.
+    """What a rule reports about an event. `line` is that of the event, unless it is set.
 
     `field` is where in the message it is: `update.title`, `params.toolCall.rawInput`.
     """
@@ -44,7 +44,7 @@ class Violation(Struct, frozen=True):
     field: str | None = None
     line: int | None = None
     once: str | None = None
-    """If given, the rule reports this key only once per call, or per recording where there is no call."""
+    """If set, the rule reports this key only once per call, or per recording where there is no call."""
 
 
 Violations: TypeAlias = Violation | Iterable[Violation] | None
@@ -63,7 +63,7 @@ class CheckRule(Struct, frozen=True, kw_only=True):
     harm: str
     """Why the user suffers from it."""
     fix: str
-    """How to mend it."""
+    """How to correct it."""
     check: Callable[[Any], Violations]
     clients: tuple[str, ...] = ()
     """The clients that it is about. Such a rule applies only if one of them is asked for."""

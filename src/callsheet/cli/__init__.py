@@ -20,11 +20,6 @@ def main() -> None:
         sys.stdout.flush()
     except KeyboardInterrupt:
         code = 130
-    except RuntimeError as exc:
-        # Python 3.11 wraps an interrupt that arrives while a class is created.
-        if not isinstance(exc.__cause__, KeyboardInterrupt):
-            raise
-        code = 130
     except BrokenPipeError:
         code = 1
     except OSError as exc:

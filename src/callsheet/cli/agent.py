@@ -8,9 +8,9 @@ import click
 
 from callsheet.agent.startup import PERMISSIONS, start
 from callsheet.cli.options import (
+    history_option,
     locale_option,
     protocol_option,
-    record_history_option,
     tools_option,
 )
 from callsheet.cli.settings import use_rules_or_exit
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from callsheet.tools.permissions import Mode
 
 
-@click.command("agent", context_settings={"max_content_width": 100})
+@click.command("agent")
 @protocol_option("The newest version of ACP to speak. 2 is a draft.")
 @click.option(
     "--permission",
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="What happens to calls that change or run something. An editor can choose anew.",
 )
-@record_history_option
+@history_option
 @locale_option
 @tools_option
 @click.option("--script", metavar="FILE.json", help="Play a script, whatever is typed.")
@@ -48,7 +48,7 @@ def command(
 ) -> int:
     """Serve an editor that speaks ACP, on stdin and stdout.
 
-    Without a model, it runs what is typed: /read README.md, /grep TODO src, !make test. /help tells more.
+    Without a model, it runs what is typed: /read README.md, /grep TODO src, !make test. /help lists more.
     """
     use_rules_or_exit()
     try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,27 +11,25 @@ import click
 
 from callsheet.cli.options import (
     format_option,
+    history_option,
     locale_option,
     protocol_option,
-    record_history_option,
     tools_option,
 )
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonObject, JsonValue, is_object
 from callsheet.tools.arguments import parse_json, value_of
 from callsheet.tools.tool import Registry, Tool
-from callsheet.tools.user_code import BadFile, tools_in
+from callsheet.tools.user_code import tools_in
 
 if TYPE_CHECKING:
     from callsheet.cli.run_tool import Format
 
 
-@click.command(context_settings={"max_content_width": 100})
+@click.command()
 @click.argument("name", metavar="TOOL")
 @click.argument("pairs", metavar="[KEY=VALUE]...", nargs=-1)
-@click.option(
-    "--json", "json_source", metavar="{…}", help="Arguments as a JSON object; @FILE or - reads it."
-)
+@click.option("--json", "json_text", metavar="{…}", help="Arguments as a JSON object; - reads it.")
 @format_option(
     "pretty acp result",
     "pretty: for people. acp: the session/update lines. result: the ToolResult as JSON.",
@@ -47,13 +43,18 @@ if TYPE_CHECKING:
     default=".",
     help="The directory to work in. What is outside is refused.",
 )
-@click.option("--timeout", type=float, metavar="S", help="Seconds after which the tool is stopped.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="Seconds after which the tool is stopped.",
+)
 @tools_option
-@record_history_option
+@history_option
 def command(
     name: str,
     pairs: tuple[str, ...],
-    json_source: str | None,
+    json_text: str | None,
     format_: str,
     protocol: str,
     locale: str | None,
@@ -68,25 +69,24 @@ def command(
     else text. KEY=VALUE wins over --json. `callsheet tools` lists the tools and their arguments.
 
     You type it, so you permit it, inside of --cwd. What is shown has secrets taken out;
-    --format result gives just what the tool gave.
+    --format result has just what the tool returned.
 
     \b
     Exit codes: 0 ok, 1 the tool failed (or was stopped, because nobody reads its output any more),
     2 bad usage, 130 interrupted.
     """
-    if timeout is not None and not (timeout > 0 and math.isfinite(timeout)):
-        raise click.BadParameter(f"{timeout:g}: expected seconds above 0", param_hint="'--timeout'")
-    tools = own_tools(tools_file)
-    tool = tool_named(name, registry_of(tools))
-    arguments = arguments_from(pairs, json_source, tool.schema)
+    tools, registry = load_tools(tools_file)
+    tool = tool_named(name, registry)
+    arguments = arguments_from(pairs, json_text, tool.schema)
 
     # Imported here, so that --help and mistakes are answered without them.
     from callsheet.cli.run_tool import CallPlan, run
     from callsheet.cli.settings import use_rules_or_exit
 
-    if history is not None:
-        _check_url(history)
-    _check_arguments(tool, arguments)
+    try:
+        tool.convert(arguments)
+    except CallsheetError as exc:
+        raise click.UsageError(str(exc)) from None
     where = str(Path(cwd).absolute())
     use_rules_or_exit(where)
     form = cast("Format", format_)
@@ -95,42 +95,14 @@ def command(
     )
 
 
-def _check_url(url: str) -> None:
-    """Refuse a URL that was typed and names no store."""
-    from callsheet.history.store_errors import BadUrl
-    from callsheet.history.url import chosen_url
-
-    try:
-        chosen_url(url)
-    except BadUrl as exc:
-        raise click.BadParameter(str(exc), param_hint="'--history'") from None
-
-
-def _check_arguments(tool: Tool, arguments: JsonObject) -> None:
-    """Refuse arguments that the tool does not take, before anything runs."""
-    try:
-        tool.convert(arguments)
-    except CallsheetError as exc:
-        raise click.UsageError(str(exc)) from None
-
-
 # Tools, which `callsheet tools` lists
 
 
-def own_tools(file: str | None) -> list[Tool]:
-    """Return the tools that a Python file makes with `@tool`."""
-    if file is None:
-        return []
+def load_tools(file: str | None) -> tuple[list[Tool], Registry]:
+    """Return the tools that a Python file makes with `@tool`, and these beside the built-in ones."""
     try:
-        return tools_in(file)
-    except BadFile as exc:
-        raise click.UsageError(f"--tools: {exc}") from None
-
-
-def registry_of(tools: list[Tool]) -> Registry:
-    """Return the built-in tools and these."""
-    try:
-        return Registry(tools)
+        tools = [] if file is None else tools_in(file)
+        return tools, Registry(tools)
     except CallsheetError as exc:
         raise click.UsageError(f"--tools: {exc}") from None
 
@@ -150,51 +122,30 @@ def tool_named(name: str, registry: Registry) -> Tool:
 
 
 def arguments_from(
-    pairs: Iterable[str], json_source: str | None, schema: JsonObject | None
+    pairs: Iterable[str], json_text: str | None, schema: JsonObject | None
 ) -> dict[str, JsonValue]:
     """Return a tool's arguments; those of `key=value` win over those of `--json`."""
-    return {**_from_json(json_source), **_from_pairs(pairs, schema or {})}
-
-
-def _from_pairs(pairs: Iterable[str], schema: JsonObject) -> dict[str, JsonValue]:
     found: dict[str, JsonValue] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals or not key:
             raise click.UsageError(f"{pair!r} is no argument; expected key=value")
         if key in found:
-            raise click.UsageError(f"{key} is given twice")
-        found[key] = value_of(text, key, schema)
-    return found
+            raise click.UsageError(f"{key} is there twice")
+        found[key] = value_of(text, key, schema or {})
+    return {**_from_json(json_text), **found}
 
 
-def _from_json(json_source: str | None) -> dict[str, JsonValue]:
-    if json_source is None:
+def _from_json(text: str | None) -> dict[str, JsonValue]:
+    if text is None:
         return {}
-    text, where = _read(json_source)
     try:
-        value = parse_json(text)
-    except json.JSONDecodeError as exc:
-        place = f"line {exc.lineno} column {exc.colno}"
-        raise click.UsageError(f"{where}: not JSON: {exc.msg} at {place}") from None
+        value = parse_json(sys.stdin.read() if text == "-" else text)
     except (ValueError, RecursionError) as exc:
-        raise click.UsageError(f"{where}: not JSON: {exc}") from None
+        raise click.UsageError(f"--json: not JSON: {exc}") from None
     if not is_object(value):
         raise click.UsageError(
-            f"{where}: expected an object of arguments such as "
+            "--json: expected an object of arguments such as "
             f'{{"path": "a.py"}}, got {type(value).__name__}'
         )
     return dict(value)
-
-
-def _read(json_source: str) -> tuple[str, str]:
-    """Return the text that is meant, and where it is from."""
-    if json_source != "-" and not json_source.startswith("@"):
-        return json_source, "--json"
-    path = "stdin" if json_source == "-" else json_source[1:]
-    try:
-        raw = sys.stdin.buffer.read() if json_source == "-" else Path(path).read_bytes()
-        return raw.decode("utf-8-sig"), f"--json {json_source}"
-    except (OSError, ValueError) as exc:
-        why = getattr(exc, "strerror", None) or "it is not UTF-8"
-        raise click.UsageError(f"--json: {path} can't be read: {why}") from None

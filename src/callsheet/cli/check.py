@@ -17,7 +17,6 @@ from callsheet.check.output import (
     JsonWriter,
     JunitWriter,
     SarifWriter,
-    count,
 )
 from callsheet.check.runner import (
     CLIENTS,
@@ -32,6 +31,7 @@ from callsheet.check.runner import (
 from callsheet.cli.check_output import CardWriter, TextWriter, explain, show_rules
 from callsheet.cli.output import Page, replacing, visible
 from callsheet.cli.settings import use_rules_or_exit
+from callsheet.report.humanize import plural
 
 FORMATS = ("text", "json", "sarif", "junit")
 
@@ -56,9 +56,12 @@ FORMATS = ("text", "json", "sarif", "junit")
     help="The least that is shown, and counts for the exit code.",
 )
 @click.option("--all", "show_all", is_flag=True, help="Write out what repeats, too.")
-@click.option("--summary", is_flag=True, help="Show the score card only.")
 @click.option(
-    "--card", type=click.Choice(["text", "markdown"]), help="The same, as text or for a README."
+    "--card",
+    type=click.Choice(["text", "markdown"]),
+    is_flag=False,
+    flag_value="text",
+    help="Show the score card only: as text, which is the default, or for a README.",
 )
 @click.option("--baseline", metavar="FILE", help="Show only what is not known by this file.")
 @click.option("--update-baseline", is_flag=True, help="Write what is found into that file.")
@@ -77,7 +80,6 @@ def command(
     ignored: tuple[str, ...],
     least: str,
     show_all: bool,
-    summary: bool,
     card: str | None,
     baseline: str | None,
     update_baseline: bool,
@@ -105,11 +107,17 @@ def command(
     if listing:
         show_rules(Page(), choose(clients=CLIENTS))
         return 0
+    if not paths:
+        raise click.UsageError("name a recording: callsheet check RECORDING…, or - for stdin")
+    if not rules:
+        raise click.UsageError("no rule is left by --select, --ignore and --severity")
+    if card and form != "text":
+        raise click.UsageError(f"the score card is text: leave out --format {form}")
+    if update_baseline and not baseline:
+        raise click.UsageError("name the file, too: --baseline FILE --update-baseline")
     use_rules_or_exit()
-    wants_card = card or ("text" if summary else None)
-    _refuse(paths, rules, form, wants_card, baseline, update_baseline)
     known = read_baseline(baseline, may_be_new=update_baseline) if baseline else None
-    writer = _writer(form, rules, wants_card, show_all, has_baseline=known is not None)
+    writer = _writer(form, rules, card, show_all, has_baseline=known is not None)
     outcome = check_all(
         find(list(paths), sys.stdin.buffer),
         rules,
@@ -123,25 +131,6 @@ def command(
     if known is not None and baseline is not None:
         return _settle(outcome, known, baseline, update_baseline)
     return outcome.exit_code
-
-
-def _refuse(
-    paths: tuple[str, ...],
-    rules: tuple[CheckRule, ...],
-    form: str,
-    card: str | None,
-    baseline: str | None,
-    update_baseline: bool,
-) -> None:
-    """Refuse options that make no sense together."""
-    if not paths:
-        raise click.UsageError("name a recording: callsheet check RECORDING…, or - for stdin")
-    if not rules:
-        raise click.UsageError("no rule is left by --select, --ignore and --severity")
-    if card and form != "text":
-        raise click.UsageError(f"the score card is text: leave out --format {form}")
-    if update_baseline and not baseline:
-        raise click.UsageError("name the file, too: --baseline FILE --update-baseline")
 
 
 def _writer(
@@ -161,22 +150,21 @@ def _settle(outcome: CheckOutcome, known: Baseline, path: str, update: bool) -> 
     """Report what is gone, or write the baseline anew. Return the exit code."""
     if not update:
         if outcome.gone:
-            gone = count(sum(one.calls for one in outcome.gone), "known finding")
+            gone = plural(sum(one.calls for one in outcome.gone), "known finding")
             click.echo(
                 f"callsheet: {gone} of {visible(path)} can't be found any more; "
                 "--update-baseline forgets them",
                 err=True,
             )
             for one in outcome.gone[:10]:
-                where = " ".join(filter(None, (one.recording, one.tool)))
-                click.echo(f"  gone: {one.rule} in {visible(where)}", err=True)
+                click.echo(f"  gone: {one.rule} in {visible(one.recording)}", err=True)
         return outcome.exit_code
     try:
         with replacing(path, private=False) as file:
             file.write(known.updated({rule.id for rule in outcome.rules}))
     except OSError as exc:
         raise click.UsageError(f"{path}: {why(exc)}") from None
-    found = count(outcome.findings + outcome.known, "finding")
+    found = plural(outcome.findings + outcome.known, "finding")
     click.echo(f"callsheet: {visible(path)} knows {found} now", err=True)
     return 2 if outcome.problems else 0
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-
-from msgspec import Struct, field
+from textwrap import indent
 
 from callsheet.check.finding import SEVERITIES, CheckRule, Finding, shown
-from callsheet.check.output import CheckedRecording, CheckOutcome, FindingWriter, count, totals
+from callsheet.check.output import CheckedRecording, CheckOutcome, FindingWriter, totals
 from callsheet.check.scorecard import HEADS, Scorecard, markdown, rows
 from callsheet.cli.output import Page, new_table, visible
 from callsheet.observe.model import ObservedCall, text
+from callsheet.report.humanize import plural
 
 STYLES = {"error": "bold red", "warning": "yellow", "advice": "cyan"}
 
@@ -29,98 +29,80 @@ Key = tuple[str | None, str | None]
 """A call: its session and its id."""
 
 
-class _Group(Struct):
-    """What is written out of one call, and of each rule how many more findings there are in it."""
-
-    title: str = ""
-    findings: list[Finding] = field(default_factory=list[Finding])
-    more: Counter[str] = field(default_factory=Counter[str])
-
-
-class TextWriter:
+class TextWriter(FindingWriter):
     """Write the findings of each recording when it is read. With `show_all`, nothing is folded."""
 
     def __init__(self, page: Page, rules: tuple[CheckRule, ...], *, show_all: bool = False) -> None:
         self._page: Page = page
-        self._rules: dict[str, CheckRule] = {rule.id: rule for rule in rules}
+        self._fixes: dict[str, str] = {rule.id: rule.fix for rule in rules}
+        """How to fix what breaks a rule, until it was shown."""
         self._all: bool = show_all
-        self._explained: set[str] = set()
         self._has_folded: bool = False
-        self._groups: dict[Key, _Group] = {}
+        self._groups: dict[Key, list[Finding]] = {}
+        self._titles: dict[Key, str] = {}
         self._shown: Counter[str] = Counter()
         self._folded: Counter[str] = Counter()
 
     def begin(self, path: str) -> None:
         """Forget the last recording."""
         del path
-        self._groups, self._shown, self._folded = {}, Counter(), Counter()
+        for one in (self._groups, self._titles, self._shown, self._folded):
+            one.clear()
 
     def found(self, finding: Finding, title: str, fingerprint: str) -> None:
         """Store a finding to be written out, or count it."""
         del fingerprint
         key, rule = (finding.session, finding.call), finding.rule
-        group = self._groups.get(key)
-        if group is not None and title:
-            group.title = title
-        if not self._all and group and any(one.rule == rule for one in group.findings):
-            group.more[rule] += 1
-        elif not self._all and self._shown[rule] >= SHOWN:
+        is_new = all(one.rule != rule for one in self._groups.get(key, ()))
+        if not self._all and (not is_new or self._shown[rule] >= SHOWN):
             self._folded[rule] += 1
-        else:
-            self._shown[rule] += 1
-            self._groups.setdefault(key, _Group(title)).findings.append(finding)
+            return
+        self._shown[rule] += 1
+        self._groups.setdefault(key, []).append(finding)
+        self._titles[key] = title or self._titles.get(key, "")
 
     def over(self, call: ObservedCall) -> None:
         """Store the last title of a call, which is the most informative."""
-        group = self._groups.get((call.session.id, call.id))
-        title = text(call.fields.get("title"))
-        if group is not None and title:
-            group.title = title
+        key, title = (call.session.id, call.id), text(call.fields.get("title"))
+        if key in self._titles and title:
+            self._titles[key] = title
 
     def end(self, recording: CheckedRecording) -> None:
         """Write the recording, if there is something to report about it."""
         if not self._groups:
             return
-        self._head(recording)
-        for key, group in sorted(
-            self._groups.items(), key=lambda item: min(one.line for one in item[1].findings)
+        facts = [visible(shown(recording.agent))] if recording.agent else []
+        facts += [f"ACP {recording.protocol}"] if recording.protocol is not None else []
+        facts.append(plural(recording.calls, "call"))
+        self._page.line((visible(recording.path), "bold"), (f"  {', '.join(facts)}", "dim"))
+        for key, findings in sorted(
+            self._groups.items(), key=lambda item: min(one.line for one in item[1])
         ):
-            self._group(key, group)
+            self._write_call(*key, self._titles[key])
+            for finding in sorted(findings, key=lambda finding: finding.line):
+                self._write_finding(finding)
         for rule, number in sorted(self._folded.items()):
             self._has_folded = True
-            self._page.line((f"… and {number:,} more of {rule} in other calls", "dim"), indent=2)
-        self._page.blank()
+            self._page.line((f"… and {number:,} more of {rule}", "dim"), indent=2)
+        self._page.line()
 
     def close(self, outcome: CheckOutcome) -> None:
         """Write the score card, and the line at the end."""
         if self._has_folded:
             self._page.line(("--all writes out what is folded.", "dim"))
-            self._page.blank()
+            self._page.line()
         show_totals(self._page, outcome, TOOLS)
 
-    def _head(self, recording: CheckedRecording) -> None:
-        facts = [visible(shown(recording.agent))] if recording.agent else []
-        facts += [f"ACP {recording.protocol}"] if recording.protocol is not None else []
-        facts.append(count(recording.calls, "call"))
-        self._page.line((visible(recording.path), "bold"), (f"  {', '.join(facts)}", "dim"), hang=2)
-
-    def _group(self, key: Key, group: _Group) -> None:
-        session, call = key
-        if call is not None:
-            title = shown(group.title, LONGEST_TITLE) if group.title else "a call without a title"
-            self._page.line(
-                (visible(title), "bold" if group.title else "italic"),
-                (f"  {visible(call)}", "dim"),
-                indent=2,
-                hang=2,
-            )
-        else:
+    def _write_call(self, session: str | None, call: str | None, title: str) -> None:
+        if call is None:
             name = f"session {visible(session)}" if session else "the recording"
             self._page.line((name, "bold"), indent=2)
-        for finding in sorted(group.findings, key=lambda finding: finding.line):
-            self._finding(finding, group.more[finding.rule])
+            return
+        name = visible(shown(title, LONGEST_TITLE)) if title else "a call without a title"
+        style = "bold" if title else "italic"
+        self._page.line((name, style), (f"  {visible(call)}", "dim"), indent=2)
 
-    def _finding(self, finding: Finding, more: int) -> None:
+    def _write_finding(self, finding: Finding) -> None:
         style = STYLES[finding.severity]
         place = f"{visible(finding.field)}: " if finding.field else ""
         self._page.line(
@@ -130,14 +112,9 @@ class TextWriter:
             (f" {place}", "dim"),
             (visible(finding.message), ""),
             indent=4,
-            hang=4,
         )
-        if more:
-            self._page.line((f"… and {more:,} more in this call", "dim"), indent=8)
-        if finding.rule not in self._explained:
-            self._explained.add(finding.rule)
-            fix = self._rules[finding.rule].fix if finding.rule in self._rules else ""
-            self._page.line(("fix: ", "green"), (fix, ""), indent=8, hang=5)
+        if fix := self._fixes.pop(finding.rule, ""):
+            self._page.line(("fix: ", "green"), (fix, ""), indent=8)
 
 
 # The score card
@@ -162,18 +139,18 @@ def show_totals(page: Page, outcome: CheckOutcome, most_tools: int | None = None
     """Show the score card, and the line at the end."""
     if outcome.calls:
         show_card(page, outcome.summary, most_tools)
-        page.blank()
+        page.line()
     page.line((totals(outcome), "yellow" if outcome.findings else "green"))
 
 
 def show_card(page: Page, summary: Scorecard, most_tools: int | None = None) -> None:
     """Show the score card; of each agent, only the tools that were called most."""
+    from rich.table import Column
     from rich.text import Text
 
-    table = new_table(page.width)
-    table.add_column("", no_wrap=True, overflow="ellipsis", ratio=1, min_width=10)
-    for head in HEADS:
-        table.add_column(head.upper(), justify="right", no_wrap=True)
+    columns = [Column("", no_wrap=True, overflow="ellipsis", ratio=1, min_width=10)]
+    columns += [Column(head.upper(), justify="right", no_wrap=True) for head in HEADS]
+    table = new_table(*columns, expand=page.is_terminal)
     for row in rows(summary, most_tools):
         name = f"  {visible(row.name)}" if row.is_tool else visible(row.name)
         style = "" if row.is_tool else "bold"
@@ -185,23 +162,21 @@ def show_card(page: Page, summary: Scorecard, most_tools: int | None = None) -> 
 
 
 def show_rules(page: Page, rules: tuple[CheckRule, ...]) -> None:
-    """List rules: what each is called, and how bad it is to break it."""
-    wide = max((len(rule.id) for rule in rules), default=0)
+    """List rules: how bad it is to break each, what it is called, and what is wrong then."""
+    from rich.table import Column
+
+    table = new_table(Column(), Column(no_wrap=True), Column(), expand=False, show_header=False)
     for severity in SEVERITIES:
         for rule in (rule for rule in rules if rule.severity == severity):
-            page.line(
-                (f"{severity:8}", STYLES[severity]),
-                (f"{rule.id:{wide}}  ", ""),
-                (rule.title, "dim"),
-                hang=wide + 10,
-            )
+            table.add_row(f"[{STYLES[severity]}]{severity}", rule.id, f"[dim]{rule.title}")
+    page.print(table)
 
 
 def explain(page: Page, rules: tuple[CheckRule, ...]) -> None:
     """Show for each rule what the protocol demands, the harm of breaking it, the fix, and an example."""
     for number, rule in enumerate(rules):
         if number:
-            page.blank()
+            page.line()
         client = f", with --client {' or '.join(rule.clients)}" if rule.clients else ""
         page.line(
             (rule.id, "bold"),
@@ -209,12 +184,10 @@ def explain(page: Page, rules: tuple[CheckRule, ...]) -> None:
             (client, "dim"),
         )
         page.line((f"{rule.title}.", ""))
-        page.blank()
-        facts = (("Protocol", rule.protocol), ("Why", rule.harm), ("Fix", rule.fix))
-        for name, text_ in facts:
-            page.line((f"{name + ':':10}", "bold"), (text_, ""), hang=10)
+        page.line()
+        facts = (("Protocol:", rule.protocol), ("Why:", rule.harm), ("Fix:", rule.fix))
+        page.facts(facts, "bold")
         if rule.example:
-            page.blank()
+            page.line()
             page.line(("Example:", "bold"))
-            for line in rule.example.splitlines():
-                page.line((line, "dim"), indent=2, hang=2)
+            page.line((indent(rule.example, "  "), "dim"), wrap=False)

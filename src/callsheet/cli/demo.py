@@ -21,12 +21,12 @@ import click
 
 from callsheet import __version__
 from callsheet.check.runner import CLIENTS
-from callsheet.cli.cards.board import TICK, Board, board_for
+from callsheet.cli.cards.board import TICK, Board, board_for, keep_drawing
 from callsheet.cli.output import visible
 from callsheet.cli.signals import StopSignals
 from callsheet.report.humanize import plural
 from callsheet.report.json import JsonObject, is_list, is_object
-from callsheet.testing import AgentClient, AgentError, AgentGone, Recording, fold
+from callsheet.testing import AgentClient, AgentError, AgentGone
 
 PAUSE = 0.4
 """Seconds between two scenes and before an answer, on a terminal: time to see what happens."""
@@ -137,8 +137,16 @@ class Demo:
         self._signals: StopSignals = signals
         self._board: Board = board_for(sys.stdout, str(directory), version=1)
         self._scene: Scene = SCENES[0]
-        self._running: asyncio.Event = asyncio.Event()
         self._lost: OSError | None = None
+        self._client: AgentClient = AgentClient(
+            [sys.executable, "-m", "callsheet", "agent"],
+            cwd=str(directory),
+            env=_environment(),
+            capabilities={"_meta": {"terminal_output": True}},
+            on_permission=self._answer,
+            on_line=self._receive,
+            timeout=30,
+        )
         signals.before_exit = self._leave
 
     async def run(self) -> int:
@@ -146,9 +154,14 @@ class Demo:
         task = asyncio.current_task()
         assert task is not None
         self._signals.on_first(task.cancel)
-        ticking = asyncio.ensure_future(self._tick(task))
+
+        def give_up(exc: OSError) -> None:
+            self._lost = exc
+            task.cancel()
+
+        drawing = asyncio.ensure_future(keep_drawing(self._board, give_up))
         try:
-            client = await self._play()
+            await self._play()
         except asyncio.CancelledError:
             self._board.give_up()
             if self._lost is not None:
@@ -157,56 +170,44 @@ class Demo:
                 raise
             return self._signals.exit_code
         finally:
-            ticking.cancel()
-        return self._check(client)
+            drawing.cancel()
+        return self._check()
 
-    async def _play(self) -> AgentClient:
-        client = AgentClient(
-            [sys.executable, "-m", "callsheet", "agent"],
-            cwd=str(self._directory),
-            env=_environment(),
-            capabilities={"_meta": {"terminal_output": True}},
-            on_permission=self._answer,
-            on_line=self._receive,
-            timeout=30,
-        )
+    async def _play(self) -> None:
         self._board.note(f"Callsheet {__version__}", "bold")
-        async with client:
+        async with self._client as client:
             self._board.note("An agent and its client, over stdio, in ACP.", "dim")
             session = await client.new_session(str(self._directory))
             try:
-                for scene in SCENES:
-                    await self._play_scene(client, session, scene)
+                for self._scene in SCENES:
+                    await self._play_scene(session, self._scene)
             except asyncio.CancelledError:
                 with suppress(AgentGone):
                     await client.cancel(session)
                 raise
-        return client
 
-    async def _play_scene(self, client: AgentClient, session: str, scene: Scene) -> None:
+    async def _play_scene(self, session: str, scene: Scene) -> None:
         await self._pause()
-        self._scene = scene
-        self._running.clear()
         self._board.note("")
         self._board.note(scene.caption, "dim italic")
         if scene.mode is not None:
             chosen = {"sessionId": session, "configId": "permission", "value": scene.mode}
-            await client.request("session/set_config_option", chosen)
+            await self._client.request("session/set_config_option", chosen)
             self._board.note(f"Permission: {scene.mode}", "yellow")
         self._board.note(f"> {scene.prompt}".replace("\n", "\n  "), "bold cyan")
-        cancelling = asyncio.ensure_future(self._cancel(client, session))
-        try:
-            await client.prompt(session, scene.prompt)
-        finally:
-            cancelling.cancel()
-        self._board.refresh()
-
-    async def _cancel(self, client: AgentClient, session: str) -> None:
-        if self._scene.cancels:
-            await self._running.wait()
+        turn = asyncio.ensure_future(self._client.prompt(session, scene.prompt))
+        if scene.cancels:
+            while not (self._is_running() or turn.done()):
+                await asyncio.sleep(TICK)
             await asyncio.sleep(1)
             self._board.note("Stop.", "yellow")
-            await client.cancel(session)
+            await self._client.cancel(session)
+        await turn
+        self._board.refresh()
+
+    def _is_running(self) -> bool:
+        reports = map(self._board.report, self._board.open)
+        return any(report and report.status.value == "in_progress" for report in reports)
 
     async def _answer(self, params: JsonObject) -> str:
         """Answer for the user, and show what was asked, by the name of the option in their language."""
@@ -220,34 +221,22 @@ class Demo:
     def _receive(self, line: bytes) -> None:
         self._board.take(line)
         self._board.refresh()
-        reports = map(self._board.report, self._board.open)
-        if any(report and report.status.value == "in_progress" for report in reports):
-            self._running.set()
 
     async def _pause(self) -> None:
         if self._board.draws:
             await asyncio.sleep(PAUSE)
-
-    async def _tick(self, task: asyncio.Task[int]) -> None:
-        """Turn the spinners, until the terminal is gone."""
-        try:
-            while True:
-                await asyncio.sleep(TICK)
-                self._board.tick()
-        except OSError as exc:
-            self._lost = exc
-            task.cancel()
 
     def _leave(self) -> None:
         """Leave nothing behind: the process ends at once, and the agent when it sees that."""
         self._board.give_up()
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _check(self, client: AgentClient) -> int:
+    def _check(self) -> int:
         """Check the traffic, show what was found, and return the exit code."""
-        found = Recording.of(client).check(clients=CLIENTS)
-        calls = len(list(fold([frame.line for frame in client.traffic if frame.way == "in"])))
-        traffic = f"{plural(calls, 'call')}, {plural(len(client.traffic), 'message')}"
+        recording = self._client.recording
+        found = recording.check(clients=CLIENTS)
+        calls = len(list(self._client.fold()))
+        traffic = f"{plural(calls, 'call')}, {plural(len(recording.frames), 'message')}"
         self._board.note("")
         for finding in found:
             self._board.note(f"{finding.rule}: {finding.message}", "red")
@@ -260,10 +249,6 @@ class Demo:
 
 
 def _environment() -> dict[str, str]:
-    """Return the agent's environment: it finds this Python, and what this Python finds."""
-    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    programs = (str(Path(sys.executable).parent), env.get("PATH", os.defpath))
-    env["PATH"] = os.pathsep.join(programs)
-    if modules := env.get("PYTHONPATH"):  # the agent is started in another directory
-        env["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, modules.split(os.pathsep)))
-    return env
+    """Return the agent's environment: its commands find this Python, and leave no bytecode in the project."""
+    programs = (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
+    return {**os.environ, "PATH": os.pathsep.join(programs), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import textwrap
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -68,16 +69,15 @@ def _known(named: tuple[str, ...]) -> frozenset[str]:
 def _explain(page: Page, rules: tuple[LintRule, ...]) -> None:
     for number, rule in enumerate(rules):
         if number:
-            page.blank()
+            page.line()
         page.line((rule.id, "bold"), (f": {rule.title}", ""))
-        for name, text in (("Why", rule.why), ("Fix", rule.fix)):
-            page.blank()
-            page.line((f"{name}: {text}", ""), hang=5)
-        for name, code in (("Bad", rule.bad), ("Good", rule.good)):
-            page.blank()
-            page.line((f"{name}:", ""))
-            page.blank()
-            page.verbatim(textwrap.indent(code.rstrip("\n"), "    "))
+        page.line()
+        page.facts((("Why:", rule.why), ("Fix:", rule.fix)), "bold")
+        for name, code in (("Bad:", rule.bad), ("Good:", rule.good)):
+            page.line()
+            page.line((name, "bold"))
+            page.line()
+            page.line((textwrap.indent(code.rstrip("\n"), "    "), ""), wrap=False)
 
 
 def _show(page: Page, outcome: Outcome) -> None:
@@ -85,32 +85,34 @@ def _show(page: Page, outcome: Outcome) -> None:
     last = ""
     for finding in sorted(outcome.findings, key=lambda one: (one.path, one.line, one.column)):
         if last and finding.path != last:
-            page.blank()
+            page.line()
         last = finding.path
         _show_finding(page, finding, explained)
     if outcome.findings:
-        page.blank()
+        page.line()
     for finding in outcome.fixed:
         place = _place(finding.path, finding.line, finding.column)
         new = visible(finding.fix).removeprefix("write ")
-        page.unwrapped((place, ""), ("fixed", "green"), (f" {finding.rule}: {new}", ""))
+        parts = (place, ""), ("fixed", "green"), (f" {finding.rule}: {new}", "")
+        page.line(*parts, wrap=False)
     if outcome.fixed:
-        page.blank()
+        page.line()
     page.line(_summary(outcome))
 
 
 def _show_finding(page: Page, finding: LintFinding, explained: set[str]) -> None:
     """Show a finding; why its rule holds is shown with the first one."""
-    page.unwrapped(
+    page.line(
         (_place(finding.path, finding.line, finding.column), "bold"),
         (finding.rule, "red"),
         (f" {visible(finding.message)}", ""),
+        wrap=False,
     )
     if finding.rule not in explained:
         explained.add(finding.rule)
-        page.line((f"why: {finding.why}", "dim"), indent=4, hang=5)
+        page.line((f"why: {finding.why}", "dim"), indent=4)
     mark = " [--fix]" if finding.fixable else ""
-    page.line((f"fix: {visible(finding.fix)}", ""), (mark, "cyan"), indent=4, hang=5)
+    page.line((f"fix: {visible(finding.fix)}", ""), (mark, "cyan"), indent=4)
 
 
 def _summary(outcome: Outcome) -> Part:
@@ -135,5 +137,5 @@ def _as_json(outcome: Outcome, rules: tuple[LintRule, ...]) -> dict[str, object]
         "rules": [rule.id for rule in rules],
         "findings": [finding.to_dict() for finding in outcome.findings],
         "fixed": [finding.to_dict() for finding in outcome.fixed],
-        "problems": [problem.to_dict() for problem in outcome.problems],
+        "problems": [asdict(problem) for problem in outcome.problems],
     }

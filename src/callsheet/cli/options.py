@@ -10,6 +10,11 @@ from typing import Any, TypeVar
 import click
 
 from callsheet.cli.amounts import BadAmount, parse_age, parse_moment, parse_size
+from callsheet.report.errors import CallsheetError
+from callsheet.report.status import Reason, ToolCallStatus
+
+STATUSES = list(dict.fromkeys(("open", *map(str, ToolCallStatus), *map(str, Reason))))
+"""What `--status` takes: ACP's statuses, `open` for those that are not final, and reasons."""
 
 _C = TypeVar("_C", bound=Callable[..., Any])
 
@@ -20,7 +25,7 @@ def _reading(read: Callable[[str], Any]) -> Callable[..., Any]:
     def callback(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
         try:
             return None if value is None else read(value)
-        except BadAmount as exc:
+        except (BadAmount, CallsheetError) as exc:
             raise click.BadParameter(str(exc), ctx, param) from None
 
     return callback
@@ -34,18 +39,11 @@ def _locale(text: str) -> str:
     return text
 
 
-def _status(text: str) -> str:
-    from callsheet.report.status import Reason, ToolCallStatus
+def _url(text: str) -> str:
+    from callsheet.history.url import chosen_url
 
-    known = list(dict.fromkeys(["open", *map(str, ToolCallStatus), *map(str, Reason)]))
-    name = text.strip().lower().replace("-", "_").replace(" ", "_")
-    # A list shows these two under other names.
-    name = {"running": "in_progress", "timed_out": "timeout"}.get(name, name)
-    if name.startswith("exit_") and name.removeprefix("exit_").isdecimal():
-        raise BadAmount(f"{text!r}: expected exit_code, which finds calls with any exit code but 0")
-    if name not in known:
-        raise BadAmount(f"{text!r}: expected one of {', '.join(known)}")
-    return name
+    chosen_url(text)  # raises `BadUrl`
+    return text
 
 
 age = _reading(parse_age)
@@ -62,12 +60,11 @@ tools_option = click.option(
     "--tools", "tools_file", metavar="FILE.py", help="A Python file with tools of your own."
 )
 history_option = click.option(
-    "--history", "url", metavar="URL", help="The store: sqlite:///PATH, a file, or postgresql://…"
-)
-record_history_option = click.option(
     "--history",
     metavar="URL",
-    help="Where calls are stored: sqlite:///PATH, postgresql://…, or off. Default: CALLSHEET_HISTORY.",
+    callback=_reading(_url),
+    help="Where calls are stored: sqlite:///PATH, a file, postgresql://…, or off. "
+    "Default: CALLSHEET_HISTORY, or a settings file.",
 )
 
 
@@ -97,7 +94,7 @@ _FILTERS = (
     click.option("--tool", metavar="T", help="Of this tool."),
     click.option(
         "--status",
-        callback=_reading(_status),
+        type=click.Choice(STATUSES, case_sensitive=False),
         metavar="S",
         help="In this status, open, or ended for a reason.",
     ),
@@ -111,7 +108,7 @@ _FILTERS = (
 )
 
 
-def filters(command: Callable[..., int]) -> Callable[..., int]:
+def filters(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that choose calls of the history. The command gets a `query`, and the `session`.
 
     The session that is named must be looked up in the store first, so it is not in the query yet.
@@ -126,7 +123,7 @@ def filters(command: Callable[..., int]) -> Callable[..., int]:
         until: float | None,
         search: str | None,
         **others: Any,
-    ) -> int:
+    ) -> None:
         from callsheet.history import Query
 
         if since is not None and until is not None and since >= until:
@@ -134,7 +131,7 @@ def filters(command: Callable[..., int]) -> Callable[..., int]:
         if search is not None and not any(sign.isalnum() for sign in search):
             raise click.UsageError(f"--search {search!r}: there is no word in it")
         query = Query(tool=tool, status=status, since=since, until=until, search=search)
-        return command(*args, query=query, **others)
+        command(*args, query=query, **others)
 
     return reduce(lambda made, option: option(made), reversed(_FILTERS), with_query)
 

@@ -10,15 +10,14 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-    from rich.table import Table
-    from rich.text import Text
+    from rich.table import Column, Table
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 """Characters that move the cursor, change colours, or reorder the text around them."""
@@ -43,22 +42,11 @@ def harmless(text: str) -> str:
     return _CONTROL.sub("�", text.expandtabs(8))
 
 
-def path_text(path: str, cwd: str, home: str = "") -> str:
-    """Return a path in its shortest form: relative to the directory, from home, or whole."""
-    for root, begin in ((cwd, ""), (home, "~/")):
-        if root and path == root:
-            return begin.rstrip("/") or "."
-        if root and path.startswith(root.rstrip(os.sep) + os.sep):
-            return begin + path[len(root.rstrip(os.sep)) + 1 :]
-    return path
-
-
-def home() -> str:
-    """Return the user's home directory; empty if there is none."""
-    try:
-        return str(Path.home())
-    except RuntimeError:
-        return ""
+def path_text(path: str, cwd: str) -> str:
+    """Return a path relative to a directory, if it is inside of it."""
+    return (
+        os.path.relpath(path, cwd) if cwd and f"{path}/".startswith(f"{cwd.rstrip('/')}/") else path
+    )
 
 
 # Files
@@ -68,42 +56,33 @@ def home() -> str:
 def replacing(path: str, *, private: bool = True) -> Generator[BinaryIO]:
     """Open a file for writing that takes its name when it is complete, or not at all.
 
-    A special file, such as /dev/null or a named pipe, is written as it is. Errors of opening and renaming
-    name the path as the user wrote it.
+    A special file, such as /dev/null or a named pipe, is written as it is. Errors name the path as the user
+    wrote it.
 
     Args:
         path: The file. One that exists is replaced.
         private: Whether only its owner may read it; else it has the mode of the old one, or the usual one.
     """
     target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        with naming(path):
-            stream = target.open("wb", buffering=0)
-        with stream:
-            yield stream
-        return
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    is_special = target.exists() and not target.is_file()
+    part = target if is_special else target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with naming(path):
-            new = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
-            if not private and target.exists():
+        with open(part, "wb", opener=_private if private else None) as stream:
+            if not private and target.is_file():
                 part.chmod(target.stat().st_mode & 0o777)
-        with open(new, "wb") as stream:  # noqa: PTH123 - a descriptor
             yield stream
-        with naming(path):
+        if not is_special:
             part.replace(target)
+    except OSError as exc:
+        ours = exc.filename is None or str(exc.filename) == str(part)
+        raise OSError(exc.errno, exc.strerror, path) if ours else exc from exc
     finally:
-        with suppress(OSError):
+        if not is_special:
             part.unlink(missing_ok=True)
 
 
-@contextmanager
-def naming(path: str) -> Generator[None]:
-    """Let an error carry the path that the user wrote."""
-    try:
-        yield
-    except OSError as exc:
-        raise OSError(exc.errno, exc.strerror, path) from exc
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 # Terminals and pipes
@@ -142,64 +121,63 @@ def fit(console: Console) -> None:
             console.size = (max(2, columns - 1), rows)  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def new_table(width: int | None, *, show_header: bool = True) -> Table:
-    """Return an empty table without borders, for a terminal of this width, or None for a pipe.
+def new_table(*columns: Column, expand: bool, show_header: bool = True) -> Table:
+    """Return an empty table without borders.
 
-    Its column that has a `ratio` gets what the others leave, and is cut; the others are shown whole.
+    Args:
+        columns: Its columns. With `expand`, the one with a `ratio` gets what the others leave, and is cut.
+        expand: Whether it takes the width of a terminal; in a pipe, nothing is cut.
+        show_header: Whether the columns are named.
     """
     from rich.table import Table
 
     return Table(
+        *columns,
         box=None,
         show_header=show_header,
         padding=(0, 2, 0, 0),
         pad_edge=False,
         header_style="dim",
-        expand=width is not None,
-        width=None if width is None else min(width, WIDEST),
+        expand=expand,
     )
 
 
 class Page:
-    """Writes lines of styled text. `width` is None in a pipe, where lines are not wrapped."""
+    """Writes lines and tables to a terminal, where rich lays them out, or plainly into a pipe.
+
+    Args:
+        stream: Where to write. Default: stdout.
+    """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        """Args: stream: Where to write. Default: stdout."""
         self._stream: TextIO = stream or sys.stdout
         self._console: Console | None = console_for(stream) if is_terminal(stream) else None
-        self.width: int | None = None
-        if self._console is not None:
-            self.width = min(WIDEST, max(20, self._console.width))
 
-    def line(self, *parts: Part, indent: int = 0, hang: int = 0) -> None:
-        """Write a line; where it is wrapped, the further rows are indented by `hang` more."""
-        if self._console is None or self.width is None:
-            self.unwrapped((" " * indent, ""), *parts)
-            return
-        from rich.text import Text
+    @property
+    def is_terminal(self) -> bool:
+        """Whether there is a width to fit, and colours."""
+        return self._console is not None
 
-        whole = Text.assemble(*parts)
-        rows = list(whole.wrap(self._console, max(10, self.width - indent)))
-        if len(rows) > 1:
-            narrow = max(10, self.width - indent - hang)
-            rows[1:] = Text(" ").join(_stripped(rows[1:])).wrap(self._console, narrow)
-        for number, row in enumerate(_stripped(rows)):
-            row.pad_left(indent + (hang if number else 0))
-            self._console.print(row, soft_wrap=True)
-
-    def unwrapped(self, *parts: Part) -> None:
-        """Write a line that no newline is put into: a place in it can be clicked, or copied."""
+    def line(self, *parts: Part, indent: int = 0, wrap: bool = True) -> None:
+        """Write a line. What is for copying or clicking, such as a place in a file, must not be wrapped."""
         if self._console is None:
-            self._stream.write("".join(text for text, _ in parts).rstrip() + "\n")
+            text = "".join(text for text, _ in parts)
+            self._stream.write(f"{' ' * indent}{text}".rstrip() + "\n")
             return
+        from rich.padding import Padding
         from rich.text import Text
 
-        self._console.print(Text.assemble(*parts), soft_wrap=True)
+        text = Text.assemble(*parts)
+        if wrap and text:
+            padded = Padding(text, (0, 0, 0, indent), expand=False)
+            self._console.print(padded, width=min(WIDEST, self._console.width))
+        else:
+            self._console.print(text, soft_wrap=True)
 
     def print(self, renderable: RenderableType) -> None:
         """Write one of rich's renderables, such as a table; as plain text into a pipe."""
         if self._console is not None:
-            self._console.print(renderable)
+            self._console.print(renderable, width=min(WIDEST, self._console.width))
             return
         from rich.console import Console
 
@@ -209,16 +187,13 @@ class Page:
         for row in captured.get().splitlines():
             self._stream.write(f"{row.rstrip()}\n")
 
-    def verbatim(self, text: str) -> None:
-        """Write lines that are for copying: they are never wrapped, and have no style."""
-        self._stream.write(f"{text}\n")
+    def facts(self, facts: Iterable[tuple[str, str]], style: str = "dim") -> None:
+        """Write names and what is known by them, in two columns. The names get the style."""
+        from rich.table import Column
+        from rich.text import Text
 
-    def blank(self) -> None:
-        """Write an empty line."""
-        self._stream.write("\n")
-
-
-def _stripped(rows: list[Text]) -> list[Text]:
-    for row in rows:
-        row.rstrip()
-    return rows
+        columns = Column(style=style, no_wrap=True), Column(overflow="fold")
+        table = new_table(*columns, expand=False, show_header=False)
+        for name, text in facts:
+            table.add_row(name, Text("\n".join(map(visible, text.split("\n")))))
+        self.print(table)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
-from callsheet.tap.recording import Form, record
+from callsheet.tap.recording import record
 
 if TYPE_CHECKING:
     from callsheet.cli.start import StartedAgent
 
 
-@click.command(
-    "record", context_settings={"max_content_width": 100, "allow_interspersed_args": False}
-)
+@click.command("record", context_settings={"allow_interspersed_args": False})
 @click.option(
     "-o",
     "--output",
@@ -22,17 +20,9 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Where to record to; one that is there is replaced. In a directory, each run gets a file.",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["wrapped", "raw"]),
-    default="wrapped",
-    show_default=True,
-    help="wrapped: with the time and the direction of each message. raw: lines as they came.",
-)
 @click.argument("agent", nargs=-1, required=True, metavar="-- COMMAND…", type=click.UNPROCESSED)
 @click.pass_obj
-def command(started: StartedAgent | None, output: str, form: str, agent: tuple[str, ...]) -> int:
+def command(started: StartedAgent | None, output: str, agent: tuple[str, ...]) -> int:
     """Run any ACP agent and record its traffic, passing every byte on untouched.
 
     Put it in front of the agent's command in an editor's settings:
@@ -46,4 +36,4 @@ def command(started: StartedAgent | None, output: str, form: str, agent: tuple[s
     if output == "-":
         raise click.UsageError("stdout is the client's: name a file, such as -o traffic.jsonl")
     between = started.claim(agent) if started is not None else None
-    return record(agent, output, cast("Form", form), between=between)
+    return record(agent, output, between=between)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import nullcontext
-from pathlib import Path
-from typing import BinaryIO
 
 import click
 
-from callsheet.cli.output import naming, replacing
+from callsheet.cli.output import replacing
 from callsheet.cli.settings import use_rules_or_exit
 from callsheet.cli.tap import refuse_same_file, repair_options, write_report
 from callsheet.runtime.spill_store import SpillStore, default_directory
@@ -18,7 +15,7 @@ from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
 
 
-@click.command("repair", context_settings={"max_content_width": 100})
+@click.command("repair")
 @click.argument("recording", metavar="RECORDING")
 @click.option("-o", "--output", metavar="OUT", help="Where to write to; else stdout.")
 @click.option("--report", metavar="FILE", help="Where to report what was done. Default: stderr.")
@@ -50,43 +47,29 @@ def command(
     spill = SpillStore(default_directory(), by_content=True)
     repairs = Repairs(settings, spill)
     try:
-        with _opened(recording) as stream:
-            _write(repairs, stream, output)
-    except _NoRecording as exc:
-        _report(f"{recording}: {exc}")
-        return 2
+        _write(repairs, recording, None if output == "-" else output)
+    except BrokenPipeError:
+        raise
     except OSError as exc:
-        if isinstance(exc, BrokenPipeError):
-            raise
-        is_folder = isinstance(exc, IsADirectoryError) and exc.filename != output
-        hint = "; name one recording" if is_folder else ""
-        _report(f"{exc.filename or recording}: {exc.strerror}{hint}")
+        _report(f"{exc.filename or recording}: {exc.strerror}")
         return 2
     write_report(repairs.account, report, _report, by="repair")
     return 0
 
 
-class _NoRecording(Exception):
-    """A file has no message in it."""
+def _write(repairs: Repairs, recording: str, output: str | None) -> None:
+    """Write a recording, repaired. Where there is no message in it, the output stays as it was."""
+    source = 0 if recording == "-" else recording
+    with (
+        open(source, "rb", closefd=source != 0) as stream,
+        nullcontext(sys.stdout.buffer) if output is None else replacing(output) as out,
+    ):
+        for line in repairs.repaired(stream):
+            out.write(line)
+        out.flush()
+        if not repairs.messages:
+            raise OSError(0, "there is no message in it", recording)
 
 
 def _report(text: str) -> None:
     click.echo(f"callsheet repair: {text}", err=True)
-
-
-def _opened(recording: str) -> BinaryIO:
-    return os.fdopen(os.dup(0), "rb") if recording == "-" else Path(recording).open("rb")
-
-
-def _write(repairs: Repairs, stream: BinaryIO, output: str | None) -> None:
-    """Write a recording, repaired."""
-    to_stdout = output is None or output == "-"
-    with nullcontext(sys.stdout.buffer) if to_stdout else replacing(output or "") as out:
-        # Only errors of writing name the output: reading the recording fails on its own.
-        for line in repairs.repaired(stream):
-            with naming(output or "stdout"):
-                out.write(line)
-        with naming(output or "stdout"):
-            out.flush()
-        if not repairs.messages:
-            raise _NoRecording("there is no message in it")

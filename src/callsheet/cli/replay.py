@@ -10,7 +10,7 @@ import click
 
 from callsheet.acp.peer import Peer
 from callsheet.cli.cards.board import Board, board_for
-from callsheet.cli.history.lookup import find_session, run
+from callsheet.cli.history.lookup import find_session, opened
 from callsheet.cli.options import format_option, history_option, protocol_option
 from callsheet.history import Replay, Store, StoredCall, StoredMessage
 
@@ -18,39 +18,25 @@ PAGE = 50
 """Entries of a session that are read at once."""
 
 
-@click.command("replay", context_settings={"max_content_width": 100})
+@click.command("replay")
 @click.argument("session", metavar="SESSION")
 @protocol_option("The version of ACP.")
-@click.option(
-    "--terminals",
-    type=click.Choice(["text", "meta"]),
-    default="text",
-    show_default=True,
-    help="How a client of version 1 is shown live output: as text, or by _meta.terminal_output.",
-)
 @format_option("acp pretty", "acp: the session/update lines. pretty: for people.", "acp")
 @history_option
-def command(session: str, protocol: str, terminals: str, format_: str, url: str | None) -> int:
+def command(session: str, protocol: str, format_: str, history: str | None) -> None:
     """Replay a session: just the lines that a client is sent when it loads the session.
 
     SESSION is its id, its beginning or its end, if no other has the same, or last;
     `callsheet history sessions` lists them.
     """
-
-    def work(store: Store) -> int:
+    with opened(history) as store:
         found = find_session(store, session)
         entries = _entries(store, found.session_id)
         if format_ == "pretty":
             _as_cards(entries, board_for(sys.stdout, found.cwd), found.session_id)
         else:
-            peer = Peer(
-                version=2 if protocol == "2" else 1,
-                terminals="meta" if terminals == "meta" else "text",
-            )
+            peer = Peer(version=2 if protocol == "2" else 1)
             _as_lines(entries, Replay(found.session_id, peer))
-        return 0
-
-    return run(url, work)
 
 
 def _entries(store: Store, session_id: str) -> Iterator[StoredCall | StoredMessage]:

@@ -1,9 +1,8 @@
 """Run one tool for `callsheet call`: show it, store it, and return the exit code.
 
 stdout belongs to the answer alone: a card, ACP's lines, or the result as JSON. Whatever a tool or its
-children write there goes to stderr instead; while a card is drawn on a terminal, it is printed above the
-card. A reader who goes away cancels the call; a history that can't be written never does. Nobody is asked:
-what is typed is permitted inside of `--cwd`, and refused outside.
+children write there goes to stderr instead. A reader who goes away cancels the call; a history that can't be
+written never does. Nobody is asked: what is typed is permitted inside of `--cwd`, and refused outside.
 """
 
 from __future__ import annotations
@@ -13,15 +12,14 @@ import json
 import logging
 import os
 import sys
-import tempfile
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple, TextIO
 
 import click
 
 from callsheet.acp.peer import Peer
-from callsheet.cli.cards.board import TICK, Board, board_for
+from callsheet.cli.cards.board import Board, board_for, keep_drawing
 from callsheet.cli.signals import StopSignals
 from callsheet.cli.start import history_factory
 from callsheet.limits.limits import ROOMY, SAFE
@@ -100,31 +98,23 @@ class Runner:
         session = self._session(session_id, stored)
         self._signals.on_first(lambda: self._cancel(session))
         result: ToolResult | None = None
-        is_shared = self._board is not None and self._board.draws and os.isatty(2)
-        with (
-            suppress(asyncio.CancelledError),
-            captured_output() if is_shared else nullcontext(str) as read_others,
-        ):
-            if self._board is not None:
-                self._board.read_others = read_others
-            async with session:
-                ticking = asyncio.ensure_future(self._tick())
-                try:
-                    result = await session.run(
-                        self._plan.tool.name,
-                        self._plan.arguments,
-                        timeout=self._plan.timeout,
-                        alias=_ALIAS,
-                    )
-                finally:
-                    ticking.cancel()
+        with suppress(asyncio.CancelledError):
+            async with session, self._drawing():
+                result = await session.run(
+                    self._plan.tool.name,
+                    self._plan.arguments,
+                    timeout=self._plan.timeout,
+                    alias=_ALIAS,
+                )
         self._task = None  # there is nothing left to stop
-        self._refresh()
-        if result is not None and self._lost is None and self._plan.format == "result":
+        if result is not None and self._plan.format == "result":
             indent = 2 if self._stream.isatty() else None
             text = json.dumps(result.to_dict(), ensure_ascii=False, indent=indent)
             self._stream.write(f"{text}\n")
+        try:
             self._stream.flush()
+        except OSError as exc:
+            self._give_up(exc)
         if history is not None:
             await history.flush(HISTORY_PATIENCE / 2)
             await history.close(HISTORY_PATIENCE / 4)
@@ -146,20 +136,17 @@ class Runner:
         if not session.cancel(_ALIAS) and self._task is not None:
             self._task.cancel()
 
-    async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(TICK)
-            self._refresh()
-
-    def _refresh(self) -> None:
-        """Turn the spinner, and show what others wrote."""
-        if self._board is None or self._lost is not None:
+    @asynccontextmanager
+    async def _drawing(self) -> AsyncGenerator[None]:
+        """Turn the spinner meanwhile."""
+        if self._board is None:
+            yield
             return
+        drawing = asyncio.ensure_future(keep_drawing(self._board, self._give_up))
         try:
-            self._board.tick()
-            self._board.refresh()  # also of a pipe, to find out that it can't be written
-        except OSError as exc:
-            self._give_up(exc)
+            yield
+        finally:
+            drawing.cancel()
 
     def _session(self, session_id: str, stored: list[Sink]) -> Session:
         def on_lost(sink: Sink, why: str) -> None:
@@ -194,41 +181,7 @@ class Runner:
             self._task.cancel()
 
 
-# Showing
-
-
-@contextmanager
-def captured_output() -> Generator[Callable[[], str]]:
-    """Capture what is written to descriptors 1 and 2, which the tool's children share.
-
-    It goes into a temporary file, not a pipe: writers must not wait for us if the tool blocks the event loop,
-    which would have to read the pipe.
-
-    Yields:
-        A function that returns the lines that were written since; afterwards, also one that is not complete.
-    """
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - read until the last of it is shown
-    position, is_over = 0, False
-
-    def read() -> str:
-        nonlocal position
-        size = os.fstat(file.fileno()).st_size - position
-        data = os.pread(file.fileno(), size, position)
-        if not is_over:
-            data = data[: data.rfind(b"\n") + 1]
-        position += len(data)
-        return data.removesuffix(b"\n").decode(errors="replace")
-
-    saved = [os.dup(1), os.dup(2)]
-    for fd in (1, 2):
-        os.dup2(file.fileno(), fd)
-    try:
-        yield read
-    finally:
-        is_over = True
-        for fd, old in zip((1, 2), saved, strict=True):
-            os.dup2(old, fd)
-            os.close(old)
+# Streams
 
 
 @contextmanager

@@ -13,7 +13,6 @@ command: a mistake is warned of once, and ignored.
 from __future__ import annotations
 
 import os
-import stat
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
 VARIABLE = "CALLSHEET_CONFIG"
 URL_VARIABLE = "CALLSHEET_HISTORY"
-LARGEST_FILE = 1 << 20
-"""Bytes of a settings file."""
 SMALLEST_HISTORY = 1_000_000
 """Bytes that a history must be allowed: an empty one takes a part of that."""
 SHORTEST_LITERAL = 3
@@ -55,8 +52,6 @@ class HistoryTable(msgspec.Struct, forbid_unknown_fields=True):
     max_age: str | None = None
     max_calls: int | str | None = None
     max_bytes: int | str | None = None
-    session_max_calls: int | str | None = None
-    session_max_bytes: int | str | None = None
 
 
 class SettingsFile(NamedTuple):
@@ -70,8 +65,12 @@ class SettingsFile(NamedTuple):
         """Return one of its tables, empty if it is not there."""
         found = self.tables.get(name, {})
         if not is_object(found):
-            raise BadSettings(f"{self.path}: [{self.prefix}{name}] is no table")
+            raise BadSettings(f"{self.place(name)} is no table")
         return found
+
+    def place(self, name: str) -> str:
+        """Return a table's name with its file, for a message."""
+        return f"{self.path}: [{self.prefix}{name}]"
 
 
 # Files
@@ -125,7 +124,14 @@ def warn(text: str) -> None:
 
 def _settings_in(file: Path) -> SettingsFile | None:
     """Return the settings in a file; None for a `pyproject.toml` that has none."""
-    body = _parsed(file)
+    try:
+        if not file.is_file() and file.exists():  # reading a pipe could take for ever
+            raise BadSettings(f"{file} can't be read: it is no regular file")
+        body = tomllib.loads(file.read_bytes().decode("utf-8-sig"))
+    except OSError as exc:
+        raise BadSettings(f"{file} can't be read: {exc.strerror or exc}") from None
+    except (ValueError, RecursionError) as exc:
+        raise BadSettings(f"{file}: no TOML: {exc}") from None
     tools = body.get("tool")
     if is_object(tools) and "callsheet" in tools:
         tables, prefix = tools["callsheet"], "tool.callsheet."
@@ -135,36 +141,13 @@ def _settings_in(file: Path) -> SettingsFile | None:
         return None
     if not is_object(tables):
         raise BadSettings(f"{file}: [tool.callsheet] is no table")
-    for name in tables:  # one that is not near to ours may be of a later version
-        if name not in _TABLES and (near := _near(name)):
-            meant = f"did you mean [{prefix}{near}]?"
-            raise BadSettings(f"{file}: there is no [{prefix}{name}]; {meant}")
-    return SettingsFile(file, tables, prefix)
+    found = SettingsFile(file, tables, prefix)
+    for name in tables.keys() - set(_TABLES):
+        from difflib import get_close_matches  # only for a mistake: an editor waits for our start
 
-
-def _parsed(file: Path) -> JsonObject:
-    """Parse a regular file; reading anything else, such as a pipe, could take for ever."""
-    try:
-        descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with open(descriptor, "rb") as opened:  # noqa: PTH123
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise BadSettings(f"{file} can't be read: it is no regular file")
-            data = opened.read(LARGEST_FILE + 1)
-        if len(data) > LARGEST_FILE:
-            raise BadSettings(f"{file} can't be read: it is larger than {LARGEST_FILE:,} bytes")
-        return tomllib.loads(data.decode("utf-8-sig"))
-    except RecursionError:
-        raise BadSettings(f"{file}: it is nested too deeply") from None
-    except ValueError as exc:
-        raise BadSettings(f"{file}: no TOML: {exc}") from None
-    except OSError as exc:
-        raise BadSettings(f"{file} can't be read: {exc.strerror or exc}") from None
-
-
-def _near(word: str) -> str | None:
-    import difflib  # only for a mistake: an editor waits for our start
-
-    return next(iter(difflib.get_close_matches(word, _TABLES, n=1)), None)
+        for near in get_close_matches(name, _TABLES, n=1):  # others may be of a later version
+            raise BadSettings(f"{found.place(name)}: did you mean [{prefix}{near}]?")
+    return found
 
 
 # History
@@ -219,30 +202,25 @@ def _history_in(file: SettingsFile) -> tuple[str | None, Retention]:
     """Return the URL that a file names, if any, and the limits that hold with it."""
     from callsheet.history.rows import KEEP
 
-    where = f"{file.path}: [{file.prefix}history]"
     try:
         table = msgspec.convert(file.table("history"), HistoryTable)
     except msgspec.ValidationError as exc:
-        problem = str(exc).replace(" - at `$.", " - at `")
-        raise BadSettings(
-            f"{where} {problem}; it has {', '.join(HistoryTable.__struct_fields__)}"
-        ) from None
+        names = ", ".join(HistoryTable.__struct_fields__)
+        raise BadSettings(f"{file.place('history')} {exc}; it has {names}") from None
     limits: dict[str, float | None] = {}
     for name, parse in _LIMITS.items():
         value = getattr(table, name)
-        if value is None:
-            continue
         try:
-            is_unlimited = str(value).strip().lower() in ("none", "unlimited")
-            limits[name] = None if is_unlimited else parse(str(value))
+            if value is not None:
+                limits[name] = None if value == "none" else parse(str(value))
         except BadAmount as exc:
-            raise BadSettings(f"{where} {name} = {exc}") from None
+            raise BadSettings(f"{file.place('history')} {name} = {exc}") from None
     url = None if table.url is None else _beside(table.url, file.path)
     return url, msgspec.structs.replace(KEEP, **limits)
 
 
 def _count(text: str) -> int:
-    if not text.strip().isdecimal():
+    if not text.isdecimal():
         raise BadAmount(f"{text!r}: expected a number of calls")
     return int(text)
 
@@ -258,24 +236,20 @@ _LIMITS: dict[str, Callable[[str], float]] = {
     "max_age": parse_age,
     "max_calls": _count,
     "max_bytes": _history_size,
-    "session_max_calls": _count,
-    "session_max_bytes": parse_size,
 }
 
 
 def _beside(url: str, file: Path) -> str:
     """Return the URL that a file names: a relative path is relative to the file."""
+    from urllib.parse import unquote  # an editor waits for our start
+
     from callsheet.history.url import OFF, is_postgres
 
-    if is_postgres(url) or url.strip().lower() in OFF:
-        return url
     begin = "sqlite:///"
-    path = url.removeprefix(begin)
-    if "://" in path or not path or path.startswith(("/", "~")):
+    path = unquote(url.removeprefix(begin)) if url.startswith(begin) else url
+    if is_postgres(url) or url.strip().lower() in OFF or "://" in path:
         return url
-    if path == url:  # a plain path, in which % is just a sign
-        return str(file.parent / path)
-    return f"{begin}{str(file.parent).replace('%', '%25')}/{path}"
+    return str(file.parent / path) if path and not path.startswith("~") else url
 
 
 def _hold_inside(url: str, file: Path) -> None:
@@ -291,7 +265,7 @@ def _hold_inside(url: str, file: Path) -> None:
     if is_postgres(url) or not file_of(url).resolve().is_relative_to(file.parent.resolve()):
         raise BadSettings(
             f"{file}: [tool.callsheet.history] url: a project can name a file inside of it, or off; "
-            f"say elsewhere by {URL_VARIABLE}, or in your own settings ({user_file()})"
+            f"name another one by {URL_VARIABLE}, or in your own settings ({user_file()})"
         )
 
 
@@ -336,17 +310,11 @@ def _tried(file: SettingsFile, table: Mapping[str, Any]) -> RedactionSettings:
     """Read settings, and try them: a mistake is reported now, and not when a secret comes by."""
     from callsheet.redaction.redactor import InvalidRule, Redactor, read_settings
 
-    where, rule = f"{file.path}: [{file.prefix}redact]", None
     try:
         found = read_settings(table)
-        Redactor([], allow=found.allow)
-        for rule in found.rules:
-            Redactor([rule])
+        Redactor(found.rules, allow=found.allow)
     except InvalidRule as exc:
-        if rule is None:
-            raise BadSettings(f"{where} {exc}") from None
-        why = "re2 can't take the pattern, which has something that only Python's re knows"
-        raise BadSettings(f"{where} rule {rule.id!r}: {why}") from None
+        raise BadSettings(f"{file.place('redact')} {exc}") from None
     return found
 
 
@@ -359,7 +327,7 @@ def _project_rules(file: SettingsFile, own: RedactionSettings) -> Iterator[Secre
     except BadSettings as exc:
         warn(str(exc))
         return
-    where = f"{file.path}: [{file.prefix}redact]"
+    where = file.place("redact")
     for name in table:
         if name != "rules":
             warn(f"{where} {name}: a project can add rules, and nothing else")

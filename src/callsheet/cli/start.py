@@ -51,10 +51,11 @@ def early(arguments: Sequence[str]) -> tuple[int | None, StartedAgent | None]:
     command = _agent_command(arguments[1:])
     if not command:
         return None, None
-    from callsheet.tap.live import CannotStart, start
+    from callsheet.processes.child import CannotStart
+    from callsheet.tap.stdio import Between
 
     try:
-        return None, StartedAgent(command, start(command))
+        return None, StartedAgent(command, Between(command))
     except CannotStart as exc:
         os.write(2, f"callsheet {arguments[0]}: {exc}\n".encode(errors="replace"))
         return exc.exit_code, None

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 import click
 
-from callsheet.cli.options import locale_option, record_history_option
+from callsheet.cli.options import history_option, locale_option
 from callsheet.cli.settings import use_rules_or_exit
 from callsheet.cli.start import StartedAgent, history_factory
 from callsheet.report.errors import CallsheetError
 from callsheet.tap.context import TapSettings
-from callsheet.tap.live import say, tap
+from callsheet.tap.live import tap, warn
 from callsheet.tap.stats import Account, table
 
 _C = TypeVar("_C", bound=Callable[..., Any])
@@ -37,8 +37,8 @@ def repair_options(command: _C) -> _C:
     return reduce(lambda made, option: option(made), reversed(options), command)
 
 
-@click.command("tap", context_settings={"max_content_width": 100, "allow_interspersed_args": False})
-@record_history_option
+@click.command("tap", context_settings={"allow_interspersed_args": False})
+@history_option
 @click.option(
     "--record",
     metavar="FILE",
@@ -87,7 +87,7 @@ def command(
     between = started.claim(agent) if started is not None else None
     code, account = tap(agent, settings, history=factory, record=record, between=between)
     if account is not None:
-        write_report(account, report, say)
+        write_report(account, report, warn)
     return code
 
 
@@ -106,12 +106,12 @@ def refuse_same_file(**paths: str | None) -> None:
 
 
 def write_report(
-    account: Account, path: str | None, say: Callable[[str], None], *, by: str = "tap"
+    account: Account, path: str | None, report: Callable[[str], None], *, by: str = "tap"
 ) -> None:
     """Write the report of what was changed to stderr, or to a file. `by` is the name of the command."""
     text = table(account, by)
     if path is None and not text and by == "repair":
-        say("no calls")
+        report("no calls")
     if path is None:
         if text:
             with suppress(OSError, ValueError):
@@ -122,4 +122,4 @@ def write_report(
         with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123 - pathlib takes long to import
             file.write(text or f"callsheet {by}: no calls\n")
     except OSError as exc:
-        say(f"{os.fspath(path)}: {exc.strerror}; the report is not written")
+        report(f"{os.fspath(path)}: {exc.strerror}; the report is not written")

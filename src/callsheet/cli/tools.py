@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from collections.abc import Sequence
 
 import click
 
-from callsheet.cli.call import own_tools, registry_of, tool_named
+from callsheet.cli.call import load_tools, tool_named
 from callsheet.cli.options import format_option, tools_option
-from callsheet.cli.output import Page
+from callsheet.cli.output import Page, new_table
 from callsheet.report.json import JsonObject, is_list, is_object
 from callsheet.tools.arguments import expected
 from callsheet.tools.tool import Tool
 
 
-@click.command(context_settings={"max_content_width": 100})
+@click.command()
 @click.argument("name", metavar="[TOOL]", required=False)
 @format_option("text json", "text: for people. json: with the whole input schemas.", "text")
 @tools_option
-def command(name: str | None, format_: str, tools_file: str | None) -> int:
+def command(name: str | None, format_: str, tools_file: str | None) -> None:
     """List the tools: what they do and what they take.
 
     With a TOOL, show all that is known of that one.
     """
-    registry = registry_of(own_tools(tools_file))
+    _, registry = load_tools(tools_file)
     found = list(registry) if name is None else [tool_named(name, registry)]
     if format_ == "json":
         data = [to_dict(tool) for tool in found]
@@ -37,7 +38,6 @@ def command(name: str | None, format_: str, tools_file: str | None) -> int:
         show_list(Page(), found)
     else:
         show_tool(Page(), found[0], tools_file)
-    return 0
 
 
 def to_dict(tool: Tool) -> JsonObject:
@@ -64,20 +64,19 @@ def permission_of(tool: Tool) -> str:
 
 def show_list(page: Page, tools: Sequence[Tool]) -> None:
     """Write each tool in a few lines: its name, kind and description, and what it takes."""
-    names = max((len(tool.name) for tool in tools), default=0) + 2
-    kinds = max((len(str(tool.kind or "other")) for tool in tools), default=0) + 2
+    from rich.table import Column
+    from rich.text import Text
+
+    columns = Column(style="bold", no_wrap=True), Column(style="cyan", no_wrap=True), Column()
+    table = new_table(*columns, Column(), expand=False, show_header=False)
     for tool in tools:
-        mark, colour = ("reads ", "green") if tool.read_only else ("writes", "yellow")
-        page.line(
-            (tool.name.ljust(names), "bold"),
-            (str(tool.kind or "other").ljust(kinds), "cyan"),
-            (mark, colour),
-            (f"  {tool.description.strip().split(chr(10))[0]}", ""),
-            hang=names + kinds + len(mark) + 2,
-        )
-        names_of = [name if is_needed else f"{name}?" for name, _, is_needed in arguments_of(tool)]
-        page.line((", ".join(names_of) or "no arguments", "dim"), indent=2)
-    page.blank()
+        mark = Text("reads", "green") if tool.read_only else Text("writes", "yellow")
+        names = [name if is_needed else f"{name}?" for name, _, is_needed in arguments_of(tool)]
+        taken = Text(", ".join(names) or "no arguments", "dim")
+        about = Text(f"{tool.description.strip().split(chr(10))[0]}\n").append(taken)
+        table.add_row(Text(tool.name), str(tool.kind or "other"), mark, about)
+    page.print(table)
+    page.line()
     page.line(("? marks what may be left out. One in full: callsheet tools NAME", "dim"))
 
 
@@ -89,14 +88,10 @@ def show_tool(page: Page, tool: Tool, file: str | None = None) -> None:
         facts.append(f"timeout: {tool.timeout:g} s")
     page.line((tool.name, "bold"))
     page.line((" · ".join(facts), "dim"))
-    for paragraph in tool.description.strip().split("\n\n"):
-        page.blank()
-        lines = paragraph.split("\n")
-        # What is set in lines of its own, such as a list, stays so; other text is wrapped anew.
-        is_list_ = any(line[:1] in (" ", "-", "*", "\t") for line in lines)
-        for line in lines if is_list_ else [" ".join(lines)]:
-            page.line((line, ""))
-    page.blank()
+    page.line()
+    # Paragraphs are wrapped anew; what is set in lines of its own, such as a list, stays so.
+    page.line((re.sub(r"(?<!\n)\n(?![\s*-])", " ", tool.description.strip()), ""))
+    page.line()
     page.line(("Arguments", "bold"))
     for name, schema, is_needed in arguments_of(tool):
         # That an argument may be null only means that it is optional.
@@ -107,9 +102,9 @@ def show_tool(page: Page, tool: Tool, file: str | None = None) -> None:
         page.line((name, "cyan"), (f"  {', '.join(filter(None, facts))}", "dim"), indent=2)
         if description := " ".join(str(schema.get("description", "")).split()):
             page.line((description, ""), indent=6)
-    page.blank()
+    page.line()
     page.line(("Usage", "bold"))
-    page.verbatim(f"  {usage(tool, file)}")
+    page.line((f"  {usage(tool, file)}", ""), wrap=False)
 
 
 def usage(tool: Tool, file: str | None = None) -> str:

@@ -7,33 +7,46 @@ are known, the usual first, so that every title and location is found in the sam
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.resources import files
 from typing import Any, TypeAlias, cast
 
 import msgspec
+from msgspec import Struct
 
 from callsheet.describe.paths import to_line
-from callsheet.report.fields import MAX_LINE
+from callsheet.describe.tables import read_table
 
 Arguments: TypeAlias = dict[str, Any]
 
 NONE: Arguments = {}
 
-
-def _roles() -> dict[str, tuple[str, ...]]:
-    text = files("callsheet.describe").joinpath("arguments.toml").read_text(encoding="utf-8")
-    return {role: tuple(row["names"].split()) for role, row in tomllib.loads(text).items()}
+BARE_INPUT = "(input)"
+"""The name of an input that is one text, as the tools of some agents have."""
 
 
-_ROLES = _roles()
+class Role(Struct, frozen=True):
+    """What an argument means: its names, and how its value looks in a title."""
 
-PATH, DIRECTORY, MANY_PATHS = _ROLES["path"], _ROLES["directory"], _ROLES["many_paths"]
-SOURCE, DESTINATION = _ROLES["source"], _ROLES["destination"]
-PATTERN, QUERY, GLOB, URL = _ROLES["pattern"], _ROLES["query"], _ROLES["glob"], _ROLES["url"]
-COMMAND, WORKING_DIRECTORY = _ROLES["command"], _ROLES["working_directory"]
-_COMMANDS = frozenset(name.lower().replace("_", "") for name in COMMAND)
+    names: tuple[str, ...]
+    form: str = "text"
+    width: int = 72
+
+
+def _roles() -> dict[str, Role]:
+    rows = read_table("arguments.toml").items()
+    return {
+        role: msgspec.convert({**row, "names": row["names"].split()}, Role) for role, row in rows
+    }
+
+
+ROLES = _roles()
+
+PATH, DIRECTORY = ROLES["path"].names, ROLES["directory"].names
+MANY_PATHS, SOURCE = ROLES["many_paths"].names, ROLES["source"].names
+DESTINATION, PATTERN = ROLES["destination"].names, ROLES["pattern"].names
+QUERY, GLOB, URL = ROLES["query"].names, ROLES["glob"].names, ROLES["url"].names
+COMMAND, WORKING_DIRECTORY = ROLES["command"].names, ROLES["working_directory"].names
+_FILE_NAMES = frozenset((*PATH, *SOURCE))
 _EDITOR_VERBS = frozenset(
     (
         *("view", "create", "str_replace", "insert", "undo_edit", "undo", "write", "append"),
@@ -42,13 +55,16 @@ _EDITOR_VERBS = frozenset(
 )
 """What the `command` of an editor tool is: no shell command, if a path stands beside it."""
 _DEEPEST = 8
-_FIRST_LINE, _LAST_LINE = _ROLES["first_line"], _ROLES["last_line"]
-_OFFSET, _LIMIT, _RANGE = _ROLES["offset"], _ROLES["limit"], _ROLES["range"]
+_FIRST_LINE, _LAST_LINE = ROLES["first_line"].names, ROLES["last_line"].names
+_OFFSET, _LIMIT, _RANGE = ROLES["offset"].names, ROLES["limit"].names, ROLES["range"].names
 _SPAN = re.compile(r"\s*L?(\d{1,9})\s*(?:[-–:,]\s*L?(\d{1,9}))?\s*")
 
-_LINE_KEYS = frozenset((*_FIRST_LINE, *_LAST_LINE, *_OFFSET, *_LIMIT, *_RANGE))
-_EDIT_KEYS = frozenset((*_FIRST_LINE, *_RANGE, "insert_line"))
-_OTHER_LINE_KEYS = _LINE_KEYS - {"offset", "limit"}
+_NUMBERS = {
+    name: role
+    for role in ("first_line", "last_line", "offset", "limit")
+    for name in ROLES[role].names
+}
+LINE_NAMES = frozenset((*_FIRST_LINE, *_LAST_LINE, *_OFFSET, *_LIMIT, *_RANGE, "insert_line"))
 
 Lines: TypeAlias = tuple[int | None, int | None]
 """First and last line. Both None: the whole file. Only the last None: to the end."""
@@ -77,7 +93,7 @@ def _from_text(text: str) -> Arguments:
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             return NONE
         return cast(Arguments, value) if isinstance(value, dict) else NONE
-    return {"": text} if text.strip() else NONE
+    return {BARE_INPUT: text} if text.strip() else NONE
 
 
 def first(arguments: Arguments, keys: Iterable[str]) -> Any:
@@ -111,7 +127,7 @@ def texts_of(value: object) -> Iterator[tuple[str, Arguments]]:
         value = [value]
     if isinstance(value, (list, tuple)):
         for item in cast("list[object]", value):
-            if isinstance(item, str) and item:
+            if isinstance(item, str) and item.strip():
                 yield item, NONE
             elif isinstance(item, dict):
                 beside = cast(Arguments, item)
@@ -122,38 +138,32 @@ def texts_of(value: object) -> Iterator[tuple[str, Arguments]]:
 
 def lines_of(arguments: Arguments) -> Lines:
     """Return the lines that a reading tool was asked for."""
-    if "limit" in arguments and _OTHER_LINE_KEYS.isdisjoint(arguments):  # the usual case
-        limit = arguments["limit"]
-        begin = arguments.get("offset")
-        if type(limit) is int and 0 < limit < MAX_LINE:
-            if begin is None:
-                return None, limit
-            if type(begin) is int and 0 <= begin < MAX_LINE:
-                return begin or 1, (begin or 1) + limit - 1
-    elif _LINE_KEYS.isdisjoint(arguments):
+    if LINE_NAMES.isdisjoint(arguments):
         return ALL_LINES
-    return _lines_of(arguments)
-
-
-def _lines_of(arguments: Arguments) -> Lines:
-    begin = _first_number(arguments, _FIRST_LINE)
+    numbers: dict[str, int] = {}
+    from_end = False  # a negative offset counts from the end
+    for key, value in arguments.items():
+        role = _NUMBERS.get(key)
+        if role is not None and (line := to_line(value)) is not None:
+            numbers.setdefault(role, line)
+        elif role == "offset":
+            from_end = type(value) is int
+    begin, end = numbers.get("first_line"), numbers.get("last_line")
     if begin is None and "offset" not in arguments and "limit" not in arguments:
         ranged = _range(arguments)
         if ranged is not ALL_LINES:
             return ranged
     if begin is None:
-        begin = _first_number(arguments, _OFFSET)
-    end = _first_number(arguments, _LAST_LINE)
-    if end is None:
-        count = _first_number(arguments, _LIMIT)
-        if count and (begin is not None or not _counts_from_end(arguments)):
-            end = (begin or 1) + count - 1
+        begin = numbers.get("offset")
+    count = numbers.get("limit")
+    if end is None and count and (begin is not None or not from_end):
+        end = (begin or 1) + count - 1
     return (begin, end) if end is None or end >= (begin or 1) else (begin, None)
 
 
 def line_of(arguments: Arguments) -> int | None:
     """Return the line that an editing tool names, if it names one."""
-    if _EDIT_KEYS.isdisjoint(arguments):
+    if LINE_NAMES.isdisjoint(arguments):
         return None
     line = _first_number(arguments, _FIRST_LINE)
     if line is None and "insert_line" in arguments:
@@ -171,10 +181,6 @@ def _first_number(arguments: Arguments, keys: tuple[str, ...]) -> int | None:
     return None
 
 
-def _counts_from_end(arguments: Arguments) -> bool:
-    return any(type(arguments.get(key)) is int and arguments[key] < 0 for key in _OFFSET)
-
-
 def _range(arguments: Arguments) -> Lines:
     for key in _RANGE:
         if key in arguments:
@@ -185,24 +191,21 @@ def _range(arguments: Arguments) -> Lines:
 
 
 def _one_range(value: object) -> Lines:
-    if isinstance(value, dict):
-        return _range_of_object(cast(Arguments, value))
+    if isinstance(value, (list, tuple)) and value:
+        items = cast("list[object]", value)
+        if isinstance(items[0], int):
+            begin = to_line(items[0])
+            end = to_line(items[1]) if len(items) > 1 else begin
+            return (begin, end) if begin is not None else ALL_LINES
+        value = items[0]  # of several ranges, the first
+        if isinstance(value, (list, tuple)):
+            value = dict(zip(("start", "end"), cast("list[object]", value), strict=False))
     if isinstance(value, str):
         match = _SPAN.fullmatch(value)
         return (to_line(match[1]), to_line(match[2])) if match else ALL_LINES
-    if isinstance(value, (list, tuple)) and value:
-        items = cast("list[object]", value)
-        if not isinstance(items[0], int):
-            return _one_range(items[0])
-        begin = to_line(items[0])
-        end = to_line(items[1]) if len(items) > 1 else begin
-        return (begin, end) if begin is not None else ALL_LINES
-    return ALL_LINES
-
-
-def _range_of_object(value: Arguments) -> Lines:
-    begin: Any = value.get("start")
-    end: Any = value.get("end")
+    if not isinstance(value, dict):
+        return ALL_LINES
+    begin, end = (cast(Arguments, value).get(side) for side in ("start", "end"))
     if isinstance(begin, dict) and isinstance(end, dict):  # a range of the Language Server Protocol
         lines = cast(Arguments, begin).get("line"), cast(Arguments, end).get("line")
         if type(lines[0]) is int and type(lines[1]) is int:
@@ -215,20 +218,37 @@ def has_command(value: object, depth: int = 0) -> bool:
     if depth > _DEEPEST:
         return isinstance(value, (dict, list))
     if isinstance(value, dict):
-        given = cast(Arguments, value)
-        return any(_is_command(key, given) for key in given) or any(
-            has_command(inner, depth + 1) for inner in given.values()
-        )
-    if isinstance(value, list):
-        return any(has_command(inner, depth + 1) for inner in cast(list[object], value))
-    return False
-
-
-def _is_command(key: object, given: Arguments) -> bool:
-    if not isinstance(key, str) or key.lower().replace("_", "").replace("-", "") not in _COMMANDS:
+        arguments: Arguments = value  # pyright: ignore[reportUnknownVariableType]  a cast costs
+        inner: Any
+        for key, inner in arguments.items():
+            if (
+                key not in _OTHER_NAMES
+                and _plain_name(key) in _COMMANDS
+                and _runs(inner, arguments)
+            ):
+                return True
+            if not isinstance(inner, (str, int)) and has_command(inner, depth + 1):
+                return True
         return False
-    value: object = given[key]
+    return isinstance(value, list) and any(
+        has_command(inner, depth + 1) for inner in cast(list[object], value)
+    )
+
+
+def _plain_name(key: object) -> str:
+    return key.lower().replace("_", "").replace("-", "") if isinstance(key, str) else ""
+
+
+_COMMANDS = frozenset(map(_plain_name, COMMAND))
+_OTHER_NAMES = frozenset(
+    name for role in ROLES.values() for name in role.names if _plain_name(name) not in _COMMANDS
+)
+"""Names that are certainly not a command's: most arguments of most calls."""
+
+
+def _runs(value: object, arguments: Arguments) -> bool:
+    """Whether the value of an argument with the name of a command is one."""
     if isinstance(value, str):
-        is_verb = value.lower() in _EDITOR_VERBS and not given.keys().isdisjoint((*PATH, *SOURCE))
+        is_verb = value.lower() in _EDITOR_VERBS and not _FILE_NAMES.isdisjoint(arguments)
         return bool(value.strip()) and not is_verb
     return isinstance(value, (list, dict)) and value not in ([], {})

@@ -19,26 +19,15 @@ What depends on the name alone is a `ToolPlan`, made once for each name.
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Callable, KeysView, Mapping, Sequence
+from collections.abc import KeysView, Mapping, Sequence
 from functools import cache, lru_cache
-from importlib.resources import files as package_files
 from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from callsheet.describe.arguments import Arguments, has_command, to_arguments
-from callsheet.describe.paths import PathContext
-from callsheet.describe.shapes import (
-    DescriptionDraft,
-    Shape,
-    files,
-    fixed,
-    processes,
-    search,
-    tasks,
-)
+from callsheet.describe.shapes import DescriptionDraft, Shape, shape_of
+from callsheet.describe.tables import read_table
 from callsheet.describe.titles import cut, humanise, one_line, squash, words_of
 from callsheet.report.errors import InvalidKind
 from callsheet.report.fields import UNASKED, Kind, ToolKind, to_kind
@@ -66,9 +55,8 @@ class KnownTool(NamedTuple):
     """What a tool with a well-known name, or with a word in its name, is taken for."""
 
     kind: ToolKind
-    shape: Shape
-    word: str = ""
-    """The word that it was guessed by."""
+    shape: str
+    """The name of its row in `shapes.toml`."""
 
 
 class _ToolTables(NamedTuple):
@@ -83,16 +71,14 @@ class _ToolTables(NamedTuple):
 
 @cache
 def _tables() -> _ToolTables:
-    text = package_files("callsheet.describe").joinpath("tools.toml").read_text(encoding="utf-8")
-    raw = tomllib.loads(text)
+    raw = read_table("tools.toml")
     words: dict[str, dict[str, KnownTool]] = {}
     for row in raw["word"]:
-        kind, shape = ToolKind(row["kind"]), _shape(row["shape"])
-        by_word = words.setdefault(row["strength"], {})
-        by_word.update({word: KnownTool(kind, shape, word) for word in row["words"].split()})
+        tool = KnownTool(ToolKind(row["kind"]), row["shape"])
+        words.setdefault(row["strength"], {}).update(dict.fromkeys(row["words"].split(), tool))
     return _ToolTables(
         {
-            squash(name): KnownTool(ToolKind(row["kind"]), _shape(row["shape"]))
+            squash(name): KnownTool(ToolKind(row["kind"]), row["shape"])
             for row in raw["tool"]
             for name in row["names"].split()
         },
@@ -100,14 +86,6 @@ def _tables() -> _ToolTables:
         frozenset(raw["nouns"]["names"].split()),
         frozenset(map(squash, raw["wrappers"]["names"].split())),
     )
-
-
-_SHAPES = {"tasks": tasks, "files": files, "processes": processes, "search": search}
-
-
-def _shape(name: str) -> Shape:
-    module, _, function = name.partition(".")
-    return getattr(_SHAPES[module], function)
 
 
 def known_tool(name: str) -> KnownTool | None:
@@ -136,13 +114,18 @@ def guess(name: str, prefixes: Sequence[str] = ("git",)) -> KnownTool | None:
     while len(words) > 1 and words[0] in prefixes:
         words.pop(0)
     if "mode" in words and words[0] in _MODE_VERBS:
-        return KnownTool(ToolKind.SWITCH_MODE, tasks.mode, "mode")
-    readers = _tables().words["reader"]
-    return _changing(words) or _leftmost(words, readers) or _fallback(words)
+        return KnownTool(ToolKind.SWITCH_MODE, "mode")
+    table = _tables().words
+    return (
+        _most_harmful(words)
+        or _leftmost(words, table["reader"])
+        # A name without a verb in its place: `workflow_run`, `web`.
+        or table["weak"].get(words[-1] if words else "")
+        or _leftmost(words, table["last"])
+    )
 
 
-def _changing(words: list[str]) -> KnownTool | None:
-    """Find the most destructive verb."""
+def _most_harmful(words: list[str]) -> KnownTool | None:
     if "_".join(words) in _tables().nouns:
         return None
     strong, weak = _tables().words["strong"], _tables().words["weak"]
@@ -155,14 +138,6 @@ def _changing(words: list[str]) -> KnownTool | None:
 
 def _leftmost(words: list[str], table: dict[str, KnownTool]) -> KnownTool | None:
     return next((table[word] for word in words if word in table), None)
-
-
-def _fallback(words: list[str]) -> KnownTool | None:
-    """Guess from a name without a verb in its place: `workflow_run`, `web`."""
-    weak = _tables().words["weak"]
-    if words and words[-1] in weak:
-        return weak[words[-1]]
-    return _leftmost(words, _tables().words["last"])
 
 
 # The steps
@@ -180,6 +155,8 @@ class ToolPlan(Struct, frozen=True):
     """Whether the words of the name decided the kind."""
     is_own: bool = False
     """Whether it is the exact name of a tool that well-known agents have themselves."""
+    calls_another: bool = False
+    """Whether the arguments name the tool that is meant."""
 
 
 def declared_kind(kind: object) -> Kind | None:
@@ -200,6 +177,8 @@ def inferred_kind(
 ) -> ToolKind:
     """Return the kind of a call whose tool declares none."""
     guessed = draft.kind or plan.kind
+    if plan.by_words and guessed in UNASKED and not _SQL.isdisjoint(arguments):
+        guessed = ToolKind.EXECUTE  # SQL may do anything that the database allows
     is_known = guessed is ToolKind.EXECUTE or (guessed is _OTHER and plan.is_own)
     if not is_known and has_command(arguments):
         return ToolKind.EXECUTE
@@ -216,36 +195,33 @@ def reading_kind(name: str) -> ToolKind:
     return kind if kind in UNASKED else ToolKind.READ
 
 
-def look_up(name: object, raw_input: object) -> tuple[ToolPlan, Arguments]:
-    """Return the plan for a tool, and its arguments. A tool that calls a tool of MCP stands for that one."""
-    plan = plan_of(name[:MAX_NAME] if isinstance(name, str) else "")
-    arguments = to_arguments(raw_input)
-    if plan.shape is calls_another:
-        tool = arguments.get("tool_name") or arguments.get("tool")
-        if isinstance(tool, str) and tool:
-            server = arguments.get("server_name") or arguments.get("server") or "mcp"
-            meant = plan_of(f"mcp__{server}__{tool}"[:MAX_NAME])
-            return meant, to_arguments(arguments.get("arguments"))
-    return plan, arguments
+def called_tool(plan: ToolPlan, arguments: Arguments) -> tuple[ToolPlan, Arguments]:
+    """Return the plan and the arguments of the MCP tool that a call's arguments name."""
+    tool = arguments.get("tool_name") or arguments.get("tool")
+    if not isinstance(tool, str) or not tool:
+        return plan, arguments
+    server = arguments.get("server_name") or arguments.get("server")
+    server = server if isinstance(server, str) and server else "mcp"
+    return plan_of(f"mcp__{server}__{tool}"[:MAX_NAME]), to_arguments(arguments.get("arguments"))
 
 
 @lru_cache(maxsize=2048)
 def plan_of(name: str) -> ToolPlan:
     """Return the plan for a name."""
     if not name.strip():
-        return ToolPlan(_OTHER, tasks.anything, "")
+        return ToolPlan(_OTHER, shape_of("anything"), "")
     entry = known_tool(name)
     if entry is not None:
-        return ToolPlan(entry.kind, entry.shape, is_own=True)
+        return ToolPlan(entry.kind, shape_of(entry.shape), is_own=True)
     if squash(name) in _tables().wrappers:
-        return ToolPlan(_OTHER, calls_another, "MCP")
+        return ToolPlan(_OTHER, shape_of("anything"), "MCP", calls_another=True)
     if family := _FAMILY.fullmatch(name):
         return _family_plan(family[1].lower(), family[2])
     server, tool = _server_of(name)
     if server and not name.lower().startswith("mcp"):
         entry = known_tool(tool)
         if entry is not None:
-            return ToolPlan(entry.kind, entry.shape)
+            return ToolPlan(entry.kind, shape_of(entry.shape))
     return _words_plan(server, tool)
 
 
@@ -259,29 +235,26 @@ def _server_of(name: str) -> tuple[str, str]:
 
 def _family_plan(family: str, rest: str) -> ToolPlan:
     if family == "terminal":
-        return ToolPlan(ToolKind.EXECUTE, _terminal_shape(rest))
-    found = guess(rest) or KnownTool(_OTHER, tasks.anything)
-    return ToolPlan(found.kind, found.shape, _label(rest))
+        return ToolPlan(ToolKind.EXECUTE, shape_of(_terminal_shape(rest)))
+    found = guess(rest) or KnownTool(_OTHER, "anything")
+    return ToolPlan(found.kind, shape_of(found.shape), _label(rest))
 
 
-def _terminal_shape(rest: str) -> Shape:
+def _terminal_shape(rest: str) -> str:
     verbs = {word.lower() for word in words_of(rest)}
     if verbs & {"output", "read", "wait", "get"}:
-        return processes.output
+        return "output"
     if verbs & {"kill", "release", "stop", "close"}:
-        return processes.stop
-    return processes.send if verbs & {"write", "send", "input"} else processes.shell
+        return "stop"
+    return "send" if verbs & {"write", "send", "input"} else "shell"
 
 
 def _words_plan(server: str, tool: str) -> ToolPlan:
     label, shown = _label(tool), cut(one_line(server), _SERVER_WIDTH)
-    prefixes = ("git", *(word.lower() for word in words_of(server)))
-    found = guess(tool, prefixes)
+    found = guess(tool, ("git", *(word.lower() for word in words_of(server))))
     if found is None:
-        return ToolPlan(_OTHER, tasks.anything, label, shown)
-    shape = _remote(found.shape) if server else found.shape
-    shape = _unless_sql(shape) if found.kind in UNASKED else shape
-    return ToolPlan(found.kind, shape, label, shown, by_words=True)
+        return ToolPlan(_OTHER, shape_of("anything"), label, shown)
+    return ToolPlan(found.kind, shape_of(found.shape), label, shown, by_words=True)
 
 
 def _label(tool: str) -> str:
@@ -289,34 +262,3 @@ def _label(tool: str) -> str:
 
 
 _SQL = frozenset(("sql", "sql_query", "sqlQuery", "statement", "statements"))
-
-
-def _unless_sql(shape: Shape) -> Shape:
-    """Return a shape that is `execute` if the input is SQL: it may do anything that the database allows."""
-
-    def careful(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
-        draft = shape(arguments, workspace)
-        return draft if _SQL.isdisjoint(arguments) else replace(draft, kind=ToolKind.EXECUTE)
-
-    return careful
-
-
-_ELSEWHERE = frozenset(
-    ("owner", "repo", "repository", "project_id", "projectId", "bucket", "repo_id")
-)
-
-
-def _remote(shape: Shape) -> Callable[[Arguments, PathContext], DescriptionDraft]:
-    """Return a shape without locations if the paths are in a repository or a bucket, not on this disk."""
-
-    def remote(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
-        draft = shape(arguments, workspace)
-        if draft.locations and not _ELSEWHERE.isdisjoint(arguments):
-            return replace(draft, locations=())
-        return draft
-
-    return remote
-
-
-calls_another = fixed("")
-"""The shape of a call whose arguments don't name the tool that is meant."""

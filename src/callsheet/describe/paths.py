@@ -1,10 +1,8 @@
-"""Paths: what is one, where it leads, how it is shown; and the locations that a call's arguments name.
+"""Paths: what is one, where it leads, how it is shown.
 
 Paths are judged by their text alone, against the session's directory; the process's directory and the
 disk are never asked. So symlinks stay as they were written, and a path may name a file that doesn't
 exist. POSIX and Windows paths both work on every system, since a session may be somewhere else.
-
-`linked` finds file:// links anywhere among the arguments.
 """
 
 from __future__ import annotations
@@ -12,8 +10,8 @@ from __future__ import annotations
 import ntpath
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, TypeAlias, cast
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
 from urllib.parse import unquote
 
 from callsheet.describe.titles import Redact, fit, isolate, one_line
@@ -29,7 +27,6 @@ MAX_LOCATIONS = 8
 Locations: TypeAlias = tuple[ToolCallLocation, ...]
 
 MAX_PATH = 4096
-_MAX_KNOWN = 1024
 
 OUTSIDE: Final = {"callsheet": {"outside": True}}
 """The `_meta` of a location outside the workspace."""
@@ -54,11 +51,6 @@ _LINE_SUFFIX = re.compile(r"(.*[^:\s\d\\/]):(\d{1,9})(?:[:-]\d{1,9})*")
 _FRAGMENT = re.compile(r"#L(\d{1,9})\b.*")
 
 
-def some(*locations: ToolCallLocation | None) -> Locations:
-    """Return the locations that there are."""
-    return distinct(location for location in locations if location is not None)
-
-
 def distinct(locations: Iterable[ToolCallLocation]) -> Locations:
     """Return each location once, the last few, in order: the last is where the work is."""
     by_place = {(location.path, location.line): location for location in locations}
@@ -68,7 +60,7 @@ def distinct(locations: Iterable[ToolCallLocation]) -> Locations:
 class PathContext:
     """The session's directory, and how things look from there."""
 
-    __slots__ = ("_cwd_start", "_known", "_roots", "cwd", "home", "redact")
+    __slots__ = ("_cwd_start", "_roots", "cwd", "home", "redact")
 
     def __init__(
         self,
@@ -81,7 +73,6 @@ class PathContext:
         self.home: str | None = _normal(check_path(home, "home directory")) if home else None
         self.redact: Redact | None = redact
         self._cwd_start: str = _start(self.cwd)
-        self._known: dict[str, tuple[str, ToolCallLocation | None]] = {}
         others = (_normal(check_path(root, "workspace root")) for root in roots)
         self._roots: tuple[str, ...] = (self.cwd, *others)
 
@@ -93,28 +84,24 @@ class PathContext:
         width: int = PATH_WIDTH,
     ) -> tuple[str, ToolCallLocation | None]:
         """Return how a path is shown, and its location; None for what is no path."""
-        if type(text) is not str or base is not None or width != PATH_WIDTH:
-            return self._place(text, line, base, width)
-        if line is not None:
-            return self._placed(text, line)
-        known = self._known.get(text)  # agents come back to the same files again and again
-        if known is None:
-            known = self._placed(text, None)
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
-            if len(text) <= PATH_WIDTH:
-                self._known[text] = known
-        return known
-
-    def _placed(self, text: str, line: int | None) -> tuple[str, ToolCallLocation | None]:
-        if len(text) <= PATH_WIDTH:
-            start = self._cwd_start
+        if not isinstance(text, str):
+            return "", None
+        start = self._cwd_start
+        if len(text) <= width and (base is None or base == self.cwd):
             if text[:1] == "/":
                 if _PLAIN(text) and text.startswith(start):
                     return text[len(start) :], ToolCallLocation(text, line)
             elif _PLAIN_RELATIVE(text) and start[0] == "/":
                 return text, ToolCallLocation(start + text, line)
-        return self._place(text, line, None, PATH_WIDTH)
+        path, own_line = self.resolve(text, base)
+        if path is None:
+            return self.shorten(text, width), None
+        try:
+            outside = None if self.is_inside(path) else OUTSIDE
+            location = ToolCallLocation(path, own_line if line is None else line, outside)
+        except InvalidLocation:
+            location = None
+        return self.shorten(self.show(path), width), location
 
     def locate(
         self, text: object, line: int | None = None, base: str | None = None
@@ -132,21 +119,6 @@ class PathContext:
         """Take secrets out, if the session knows how. Before a cut, which could leave half of one."""
         return text if self.redact is None else self.redact(text)
 
-    def _place(
-        self, text: object, line: int | None, base: str | None, width: int
-    ) -> tuple[str, ToolCallLocation | None]:
-        if not isinstance(text, str):
-            return "", None
-        path, own_line = self.resolve(text, base)
-        if path is None:
-            return self.shorten(text, width), None
-        try:
-            outside = None if self.is_inside(path) else OUTSIDE
-            location = ToolCallLocation(path, own_line if line is None else line, outside)
-        except InvalidLocation:
-            location = None
-        return self.shorten(self.show(path), width), location
-
     def resolve(self, text: str, base: str | None = None) -> tuple[str | None, int | None]:
         """Return the absolute, normal path that a text names, and the line that it has: `a.py:12`."""
         text, line = text.strip(), None
@@ -163,7 +135,7 @@ class PathContext:
                 return None, None
             text = self.home + text[1:]
         elif not (text[:1] == "/" or _WINDOWS.match(text)):
-            text = _join(base or self.cwd, text)
+            text = _start(base or self.cwd) + text
         return (_normal(text), line) if len(text) <= MAX_PATH else (None, None)
 
     def directory(self, text: object) -> str:
@@ -238,43 +210,11 @@ def _start(directory: str) -> str:
     return directory if directory.endswith(separator) else directory + separator
 
 
-def _join(base: str, path: str) -> str:
-    return _start(base) + path
-
-
 def _below(path: str, directory: str) -> str | None:
     """Return what comes after `directory` in `path`; None if it is elsewhere."""
     start = _start(directory)
-    if path[:1] == "/" or directory[:1] == "/":
-        if path == directory:
-            return ""
-        return path[len(start) :] if path.startswith(start) else None
-    if path.lower() == directory.lower():
+    is_posix = path[:1] == "/" or directory[:1] == "/"
+    same = str if is_posix else str.lower
+    if same(path) == same(directory):
         return ""
-    return path[len(start) :] if path.lower().startswith(start.lower()) else None
-
-
-def linked(arguments: dict[str, Any], workspace: PathContext) -> Locations:
-    """Return where the file:// links among the arguments lead."""
-    for value in arguments.values():
-        if type(value) is str:
-            if value[:5] == "file:" or value[:5].lower() == "file:":
-                break
-        elif isinstance(value, (dict, list)):
-            break
-    else:  # the usual case
-        return ()
-    links = (text for text in _texts(arguments, 3) if text[:7].lower() == "file://")
-    return distinct(place for link in links if (place := workspace.locate(link)) is not None)
-
-
-def _texts(value: object, depth: int) -> Iterator[str]:
-    """Return the texts in a small value; of a large one, the first."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict) and depth:
-        for item in list(cast(dict[str, object], value).values())[:32]:
-            yield from _texts(item, depth - 1)
-    elif isinstance(value, list) and depth:
-        for item in cast(list[object], value)[:32]:
-            yield from _texts(item, depth - 1)
+    return path[len(start) :] if same(path).startswith(same(start)) else None

@@ -34,12 +34,14 @@ _BREAKS = re.compile(r"(?<![ \t])[ \t]*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029][\s\x1
 _BLANKS = re.compile(r"[\s\x1c-\x1f]+")
 # Controls, the marks that reorder text (a file name must not read backwards), invisible blanks.
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
-_PICTURES = {
+PICTURES = {
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\v\f\r"},
     0x7F: 0x2421,
     **dict.fromkeys((*range(0x80, 0x85), *range(0x86, 0xA0)), 0xFFFD),
     **dict.fromkeys((0x200B, *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF), 0xFFFD),
 }
+"""Signs for what can't be seen in a command: a shell reads on where a terminal shows nothing."""
+
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 
 # Text of which each character is one column and stands alone: most titles of Europe.
@@ -47,11 +49,6 @@ _NARROW = re.compile("[ -~\xa1-\xac\xae-\u02ff\u2010-\u2027\u2190-\u21ff⏎]*").
 
 _ZWJ = "\u200d"
 _EMOJI_STYLE = "\ufe0f"
-
-
-def with_pictures(text: str) -> str:
-    """Return a command with signs for what can't be seen: a shell reads on where a terminal shows nothing."""
-    return text.translate(_PICTURES)
 
 
 def one_line(text: str, line_break: str = " ") -> str:
@@ -66,8 +63,6 @@ def one_line(text: str, line_break: str = " ") -> str:
 
 def fit(text: str, limit: int, line_break: str = " ") -> str:
     """Return `text` on one line of at most `limit` columns, cut in the middle."""
-    if len(text) <= limit and text.isascii() and text.isprintable() and "  " not in text:
-        return text.strip()
     if len(text) > 2 * WINDOW:
         text = f"{text[:WINDOW]}{text[-WINDOW:]}"
     return cut(one_line(text, line_break), limit)
@@ -75,11 +70,8 @@ def fit(text: str, limit: int, line_break: str = " ") -> str:
 
 def cut(text: str, limit: int) -> str:
     """Cut a line in the middle so that it takes at most `limit` columns."""
-    if text.isascii() or _NARROW(text):
-        if len(text) <= limit:
-            return text
-        head = (limit - 1) // 2
-        return f"{text[:head]}{ELLIPSIS}{text[len(text) - (limit - 1 - head) :]}"
+    if (text.isascii() or _NARROW(text)) and len(text) <= limit:
+        return text
     parts = clusters(text)
     if sum(map(cluster_width, parts)) <= limit:
         return "".join(parts)
@@ -182,10 +174,12 @@ def escape_title(title: str, kind: str, rendering: Rendering = "markdown") -> st
         span = None
     if rendering == "either":
         return _between_backticks(title, span)
-    if span is None:
-        return _start(_escape(title))
-    before, after = title[: span.start()], title[span.end() :]
-    return f"{_start(_escape(before))}{_fence(span[1])}{_escape(after)}"
+    before, code, after = title, "", ""
+    if span is not None:
+        before, code, after = title[: span.start()], _fence(span[1]), title[span.end() :]
+    # The first characters must not make a heading, a list or a quotation.
+    begin = _START.sub(r"\1\\", _escape(before))
+    return f"{begin}{code}{_escape(after)}"
 
 
 def _between_backticks(title: str, span: re.Match[str] | None) -> str:
@@ -214,11 +208,6 @@ def _fence_words(text: str) -> str:
 
 def _escape(text: str) -> str:
     return _UNDERSCORE.sub(r"\\_", _ALWAYS.sub(r"\\\g<0>", text))
-
-
-def _start(text: str) -> str:
-    """Keep the first characters from making a heading, a list or a quotation."""
-    return _START.sub(r"\1\\", text)
 
 
 def _fence(code: str) -> str:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         StoredMessage,
         StoredSession,
         ToolStats,
-        Vacuumed,
     )
     from callsheet.history.sink import SessionLog
     from callsheet.history.store import Store
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KEEP", "BadUrl", "Head", "History", "HistoryError", "HistoryHealth", "NotKept", "Pruned", "Query",
     "Replay", "Retention", "SessionLog", "Stats", "Store", "StoreDamaged", "StoreTooNew",
-    "StoreUnavailable", "StoredCall", "StoredMessage", "StoredSession", "ToolStats", "Vacuumed",
+    "StoreUnavailable", "StoredCall", "StoredMessage", "StoredSession", "ToolStats",
     "chosen_url", "default_file", "store_at",
 ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What a store makes of a call record: a row, another id, an end, a replacement, its spill files.
+"""What a store makes of a record: a row, another id, an end, a replacement, its spill files.
 
 Ids come from agents, and several runs of one may use the same: the second `call_0` of a session becomes
 `call_0~2`. A call whose process is gone is closed as abandoned. A call whose payload is damaged is shown with
@@ -10,44 +10,84 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import count
-from typing import Any
+from typing import Any, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from callsheet.describe import Describer
-from callsheet.history.codec import as_json_bytes
-from callsheet.history.rows import CallRow, Head
+from callsheet.history.codec import as_json_bytes, blocks_as_json
+from callsheet.history.rows import CallRow, Head, MessageRow
 from callsheet.report.content import TerminalContent, TextContent
 from callsheet.report.fields import foreign_kind
-from callsheet.report.json import is_list, is_object
+from callsheet.report.json import JsonObject, is_list, is_object
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus, to_status
 from callsheet.report.terminal import CallRecord
 
 
-def call_row(
-    record: CallRecord, session_id: str, position: int, at: float, updated_at: float, key: str
-) -> CallRow:
-    """Return the row of a call. Its payload is still to be compressed."""
-    report, payload = record.report, as_json_bytes(record)
-    notes, call_id = report.notes, column_text(report.tool_call_id)
-    reason, duration = notes.get("reason"), notes.get("durationMs")
-    return CallRow(
-        session_id=session_id,
-        call_id=call_id,
-        position=position,
-        name=column_text(report.name),
-        title=column_text(report.title or report.name),
-        kind=str(report.kind),
-        status=report.status.value,
-        reason=reason if isinstance(reason, str) else None,
-        at=at,
-        updated_at=updated_at,
-        duration_ms=float(duration) if isinstance(duration, (int, float)) else None,
-        size=len(payload),
-        payload=payload,
-        key=key or call_id,
-    )
+class WaitingCall(Struct, frozen=True, gc=False):
+    """A state of a call that is to be written, and its position."""
+
+    session_id: str
+    position: int
+    at: float
+    updated_at: float
+    record: CallRecord
+    key: str = ""
+
+    def to_row(self) -> CallRow:
+        """Return its row. The payload is still to be compressed."""
+        report, payload = self.record.report, as_json_bytes(self.record)
+        notes, call_id = report.notes, column_text(report.tool_call_id)
+        reason, duration = notes.get("reason"), notes.get("durationMs")
+        return CallRow(
+            session_id=self.session_id,
+            call_id=call_id,
+            position=self.position,
+            name=column_text(report.name),
+            title=column_text(report.title or report.name),
+            kind=str(report.kind),
+            status=report.status.value,
+            reason=reason if isinstance(reason, str) else None,
+            at=self.at,
+            updated_at=self.updated_at,
+            duration_ms=float(duration) if isinstance(duration, (int, float)) else None,
+            size=len(payload),
+            payload=payload,
+            key=self.key or call_id,
+        )
+
+
+class WaitingMessage(Struct, frozen=True, gc=False):
+    """A part of a message that is to be written, and its position."""
+
+    session_id: str
+    message_id: str
+    part: int
+    position: int
+    kind: str
+    at: float
+    blocks: tuple[JsonObject, ...]
+    key: str = ""
+
+    def to_row(self) -> MessageRow:
+        """Return its row. The payload is still to be compressed."""
+        payload, message_id = blocks_as_json(self.blocks), column_text(self.message_id)
+        return MessageRow(
+            session_id=self.session_id,
+            message_id=message_id,
+            part=self.part,
+            position=self.position,
+            kind=self.kind,
+            at=self.at,
+            size=len(payload),
+            payload=payload,
+            key=self.key or f"{message_id} {self.part}",
+        )
+
+
+Waiting: TypeAlias = WaitingCall | WaitingMessage
 
 
 def column_text(text: str) -> str:
@@ -109,7 +149,7 @@ def unreadable(head: Head, why: str) -> CallRecord:
 
 
 def abandoned(record: CallRecord, seen: float, locale: str | None) -> CallRecord:
-    """Return a call that was left open as it ended: when its process was last seen, and with no result.
+    """Return a call that was left open as it ended: when it was last seen, and with no result.
 
     `seen` is in seconds since 1970.
     """

@@ -18,7 +18,8 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any, Protocol, cast
+from threading import Lock
+from typing import Any, cast
 
 import msgspec
 import zstandard
@@ -58,14 +59,8 @@ def shipped_dictionary() -> bytes:
     return files("callsheet.history").joinpath("dictionary.zstd").read_bytes()
 
 
-class HasPayload(Protocol):
-    """A row: its payload is JSON until `Codec.compress` replaces it."""
-
-    payload: bytes
-
-
 class Codec:
-    """Compress and read payloads. A codec is not thread-safe: use one per thread.
+    """Compress and read payloads. Any thread may compress; only one at a time may read.
 
     Args:
         dictionaries: Further dictionaries that payloads to read may need.
@@ -76,6 +71,7 @@ class Codec:
         data = zstandard.ZstdCompressionDict(shipped_dictionary())
         data.precompute_compress(level=LEVEL)  # pyright: ignore[reportUnknownMemberType]
         self._small: zstandard.ZstdCompressor = zstandard.ZstdCompressor(dict_data=data)
+        self._compressing: Lock = Lock()
         self._readers: dict[int, zstandard.ZstdDecompressor] = {0: zstandard.ZstdDecompressor()}
         self.dictionary_id: int = data.dict_id()
         for one in (*dictionaries, shipped_dictionary()):
@@ -83,15 +79,12 @@ class Codec:
             if key := data.dict_id():
                 self._readers[key] = zstandard.ZstdDecompressor(dict_data=data)
 
-    def compress(self, rows: Sequence[HasPayload]) -> None:
-        """Compress the payloads of rows, in place."""
-        for compressor, some in (
-            (self._small, [row for row in rows if len(row.payload) <= SMALL]),
-            (self._large, [row for row in rows if len(row.payload) > SMALL]),
-        ):
-            compressed = _compress_all(compressor, [row.payload for row in some])
-            for row, data in zip(some, compressed, strict=True):
-                row.payload = data
+    def compress(self, texts: Sequence[bytes]) -> list[bytes]:
+        """Return the payloads for the JSON of some records."""
+        with self._compressing:
+            small = iter(_compress_all(self._small, [one for one in texts if len(one) <= SMALL]))
+            large = iter(_compress_all(self._large, [one for one in texts if len(one) > SMALL]))
+        return [next(small if len(one) <= SMALL else large) for one in texts]
 
     def decompress(self, payload: bytes) -> bytes:
         """Return a payload's JSON. Raise `StoreDamaged` if it can't be read."""
@@ -111,6 +104,13 @@ class Codec:
     def decode(self, payload: bytes) -> CallRecord:
         """Return the record of a call's payload. Raise `StoreDamaged` if that can't be read."""
         return record_of(self._object(payload))
+
+    def readable(self, payload: bytes) -> CallRecord | None:
+        """Return the record of a call's payload, or None if it can't be read."""
+        try:
+            return self.decode(payload)
+        except StoreDamaged:
+            return None
 
     def decode_blocks(self, payload: bytes) -> list[JsonObject]:
         """Return the blocks of a message's payload; none if that can't be read."""

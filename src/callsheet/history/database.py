@@ -1,9 +1,9 @@
 """One connection to a store's database, in the dialect of its engine.
 
 The program of a store (`store`, `queries`, `retention`, `migration`) is the same for SQLite and PostgreSQL,
-and so are its tables. What differs is here: how a statement is run, how words are indexed and matched, how a
-process shows that it lives, how space is measured and released, and what an error means. Statements are
-written in the SQL that both understand, with `?` for each value.
+and so are its tables. What differs is a method of `Database`: how a statement is run, how words are indexed
+and matched, how a process shows that it lives, how space is measured and released, and what an error means.
+Statements are written in the SQL that both understand, with `?` for each value.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain
 from typing import Any
 
 from callsheet.history.codec import Codec
@@ -23,6 +22,47 @@ IndexedCall = tuple[int, Sequence[str]]
 
 PORTION = 500
 """Values of one list that are bound to one statement: engines have a limit."""
+
+
+_TABLES = """
+CREATE TABLE sessions (
+    session_id text PRIMARY KEY, cwd text NOT NULL, title text NOT NULL, info text NOT NULL,
+    created_at float8 NOT NULL, updated_at float8 NOT NULL
+);
+CREATE INDEX sessions_by_use ON sessions (updated_at, session_id);
+-- `seq` is the order in which calls were written. None is used again: the index of words knows calls by it.
+CREATE TABLE calls (
+    seq {serial},
+    session_id text NOT NULL, call_id text NOT NULL, position bigint NOT NULL,
+    name text NOT NULL, title text NOT NULL, kind text NOT NULL, status text NOT NULL, reason text,
+    at float8 NOT NULL, updated_at float8 NOT NULL, duration_ms float8,
+    writer text, size bigint NOT NULL, payload bytea NOT NULL, key text NOT NULL
+);
+CREATE UNIQUE INDEX calls_by_id ON calls (call_id, session_id);
+CREATE UNIQUE INDEX calls_by_key ON calls (session_id, key);
+CREATE INDEX calls_by_place ON calls (session_id, position);
+CREATE INDEX calls_by_time ON calls (at);
+CREATE INDEX calls_by_tool ON calls (name, at);
+CREATE INDEX calls_unusual ON calls (status, at) WHERE status <> 'completed';
+CREATE INDEX calls_open ON calls (writer) WHERE writer IS NOT NULL;
+CREATE TABLE messages (
+    session_id text NOT NULL, key text NOT NULL, message_id text NOT NULL, part bigint NOT NULL,
+    position bigint NOT NULL, kind text NOT NULL, at float8 NOT NULL,
+    size bigint NOT NULL, payload bytea NOT NULL,
+    PRIMARY KEY (session_id, key)
+);
+CREATE INDEX messages_by_place ON messages (session_id, position);
+-- The calls that have ended and are not in the index of words yet.
+CREATE TABLE unindexed (seq {integer} PRIMARY KEY);
+"""
+
+
+def shared_tables(integer: str, serial: str) -> str:
+    """Return the tables that both engines have alike, with an engine's words for a key and for a counter.
+
+    SQLite takes any name of a type, and knows what is meant.
+    """
+    return _TABLES.format(integer=integer, serial=serial)
 
 
 class Database(ABC):
@@ -90,34 +130,25 @@ class Database(ABC):
         return rows[0][0] if rows else None
 
     def fetch_in(self, sql: str, values: Values) -> list[Values]:
-        """Run a statement with a list in the place of `{}`, in portions if it is long.
-
-        An item of the list is a value or, for `IN (VALUES {})`, a row of values.
-        """
+        """Run a statement with a list in the place of `{}`, in portions if it is long."""
         found: list[Values] = []
         for begin in range(0, len(values), PORTION):
             some = values[begin : begin + PORTION]
-            if isinstance(some[0], (str, int)):
-                place, bound = "?", some
-            else:
-                place = f"({', '.join('?' * len(some[0]))})"
-                bound = list(chain.from_iterable(some))
-            found += self.fetch(sql.format(", ".join([place] * len(some))), *bound)
+            found += self.fetch(sql.format(", ".join("?" * len(some))), *some)
         return found
 
-    # Writers: a process that writes holds a lock, which is released however the process ends
+    # A process that writes holds a lock, which is released however the process ends
 
     @abstractmethod
     def hold(self, writer: str) -> None:
         """Hold the lock of this process. Called again with every batch."""
 
+    def release_lock(self) -> None:  # noqa: B027
+        """Close what holds the lock. A forked child does so, too: the lock lasts as long as its parent."""
+
     @abstractmethod
     def is_gone(self, writer: str) -> bool:
         """Return whether nobody holds the lock of a writer, within a transaction."""
-
-    def forget_writer(self, writer: str) -> None:
-        """Remove what there is of a writer that is gone, or that closes the store."""
-        self.fetch("DELETE FROM writers WHERE id = ?", writer)
 
     # Searching
 
@@ -146,17 +177,8 @@ class Database(ABC):
     def fill(self, limit: int) -> Fill:
         """Return how full the database is, and how many calls must go to meet a limit of bytes."""
 
-    def surplus(self, limit: int, most: int) -> int:
-        """Return how many calls to remove now to meet a limit of bytes."""
-        return min(most, self.fill(limit).surplus)
-
-    def is_full(self, limit: int) -> bool:
-        """Return whether a limit of bytes is exceeded, and only messages are left to remove."""
-        return self.fill(limit).used > limit
-
-    @abstractmethod
-    def release(self, *, has_removed: bool) -> bool:
-        """Release space after a step of removing. Return whether another step may find more to remove."""
+    def release(self) -> None:  # noqa: B027
+        """Release the space of what was removed. A server does that by itself, with its autovacuum."""
 
     @abstractmethod
     def vacuum(self) -> None:

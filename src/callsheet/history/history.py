@@ -1,12 +1,12 @@
 """The history of one process: a thread that writes what sessions report, in batches and in order.
 
-Reporting never waits for the store: `put` adds an entry to a dict (see `Writer.put`). The thread encodes the
+Reporting never waits for the store: `put` adds an entry to a dict. The thread encodes the
 waiting entries and writes them in batches (see `writer`). `flush` returns when everything that was put
 before is durable: in the store, or, if that takes too long, in a local spool.
 
 The thread waits for jobs. None means that there are entries, which may wait a little for more of them.
-Anything else is run after the entries before it are written, as far as they can be: a question, a flush,
-the end.
+Any other job is run after the entries before it are written, as far as they can be: a question, a flush, the
+end.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from secrets import token_hex
 from typing import Self, TypeAlias, TypeVar
 from weakref import WeakSet
 
+from callsheet.history.call_records import Waiting, column_text
 from callsheet.history.rows import KEEP, Pruned, Retention, SessionRow
-from callsheet.history.sink import SessionLog, Waiting
+from callsheet.history.sink import SessionLog
 from callsheet.history.store import Store
 from callsheet.history.store_errors import StoreUnavailable
 from callsheet.history.url import without_password
@@ -95,22 +96,16 @@ class History:
     def _begin(self) -> None:
         self.run: str = token_hex(8)
         self._writer: Writer = self._make()
+        self.health: HistoryHealth = self._writer.health
+        """How many entries were written, wait or are lost, and the current problem, if any."""
+        self.lock: threading.RLock = self._writer.lock
+        """The lock that is held while an entry is put."""
         self._thread: threading.Thread | None = None
         # A `SimpleQueue` can be put to by a signal handler that has interrupted a `put`.
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._is_awake: bool = False
         self._is_closing: bool = False
         self._is_closed: bool = False
-
-    @property
-    def health(self) -> HistoryHealth:
-        """How many entries were written, wait or are lost, and the current problem, if any."""
-        return self._writer.health
-
-    @property
-    def lock(self) -> threading.RLock:
-        """The lock that is held while an entry is put."""
-        return self._writer.lock
 
     def session(
         self,
@@ -130,7 +125,16 @@ class History:
             info: Further facts about the session, stored as JSON.
             position: Where the timeline continues, if the session is stored already.
         """
-        return SessionLog(self, session_id, cwd=cwd, title=title, info=info, position=position)
+        now = time.time()
+        row = SessionRow(
+            session_id=column_text(session_id),
+            cwd=column_text(cwd),
+            title=column_text(title),
+            info=info,
+            created_at=now,
+            updated_at=now,
+        )
+        return SessionLog(self, row, position)
 
     async def __aenter__(self) -> Self:
         """Return the history. Nothing is opened before it is needed."""
@@ -142,17 +146,18 @@ class History:
 
     # For those who report
 
-    def put(self, key: tuple[str, str], item: Waiting, session: SessionRow) -> None:
+    def put(self, entry: Waiting, session: SessionRow) -> None:
         """Queue an entry to be written soon. A later one with the same key replaces it.
 
         After the history has closed, the entry is only counted as lost.
         """
+        writer = self._writer
         with self.lock:
+            writer.put_count += 1
             if self._is_closed:
-                self._writer.put_count += 1
                 self.health.lost += 1
                 return
-            self._writer.put(key, item, session)
+            writer.entries[entry.session_id, entry.key] = session, entry
             if self._is_awake:
                 return
             self._is_awake = True
@@ -175,39 +180,31 @@ class History:
         mark = self._writer.put_count
         done = asyncio.wrap_future(self._flushed())
         await asyncio.wait({done}, timeout=min(SOON, timeout))
-        if self._is_durable(mark):
-            return True
-        try:
-            await asyncio.to_thread(self._spool)
-        except RuntimeError:  # no thread can be started
-            self._spool()
-        if not self._is_durable(mark) and not done.done():
+        if self._writer.durable < mark and not self._is_closed:
+            try:
+                await asyncio.to_thread(self._writer.spool)
+            except RuntimeError:  # no thread can be started
+                self._writer.spool()
+        if self._writer.durable < mark and not done.done():
             await asyncio.wait({done}, timeout=max(0.0, timeout - SOON))
-        return self._is_durable(mark)
+        return self._writer.durable >= mark
 
     def wait(self, until: float) -> bool:
         """Wait as `flush` does, but without an event loop, until a time of `time.monotonic`."""
         mark, done = self._writer.put_count, self._flushed()
         wait({done}, max(0.0, min(SOON, until - time.monotonic())))
-        if not self._is_durable(mark):
-            self._spool()
-        return self._is_durable(mark)
+        if self._writer.durable < mark and not self._is_closed:
+            self._writer.spool()
+        return self._writer.durable >= mark
 
     def _flushed(self) -> Future[None]:
         """Return a future that is done when the entries so far are written, or the store fails."""
-        is_durable = self._is_durable(self._writer.put_count)
+        is_durable = self._writer.durable >= self._writer.put_count
         done = None if is_durable else self._submit(lambda: None)
         if done is None or self.health.problem is not None:
             done = Future[None]()
             done.set_result(None)
         return done
-
-    def _is_durable(self, mark: int) -> bool:
-        return self._writer.durable >= mark
-
-    def _spool(self) -> None:
-        if not self._is_closed:
-            self._writer.spool()
 
     async def ask(self, question: Callable[[Store], _T]) -> _T:
         """Query the store, in its thread. Entries that were put before are written first, if possible.
@@ -316,10 +313,10 @@ class History:
     def _work(self) -> None:
         pause = RETRY
         while True:
-            jobs = self._gather(pause) if self._writer.is_behind else self._next_jobs()
+            job = self._next_job(pause)
             self._is_awake = False
             is_written = self._writer.write()
-            for job in jobs:
+            if job is not None:
                 job()
             if self._is_closing and not (is_written and self._writer.entries):
                 break
@@ -327,46 +324,42 @@ class History:
         with self.lock:
             self._is_closed = True
         self._writer.end()
-        for job in self._waiting_jobs():
-            job()
+        while not self._jobs.empty():
+            if (job := self._jobs.get()) is not None:
+                job()
 
-    def _next_jobs(self) -> list[Job]:
-        """Wait for something to do, and a little longer for more entries. Do the upkeep when idle."""
-        try:
-            job = self._jobs.get(timeout=IDLE)
-        except Empty:
-            while self._jobs.empty() and self._writer.upkeep():
-                pass
-            job = self._jobs.get()
-        return self._gather(LINGER) if job is None else [job, *self._waiting_jobs()]
+    def _next_job(self, pause: float) -> Job | None:
+        """Wait for a job. Return None if entries are to be written, which may have waited for more of them.
 
-    def _gather(self, seconds: float) -> list[Job]:
-        """Wait so long, or until there is a job. Entries that arrive meanwhile are encoded, and bounded."""
-        until = time.monotonic() + seconds
+        Args:
+            pause: Seconds after which to try it again, if something waits that could not be written.
+        """
+        if not self._writer.is_behind:
+            try:
+                job = self._jobs.get(timeout=IDLE)
+            except Empty:
+                while self._jobs.empty() and self._writer.upkeep():
+                    pass
+                job = self._jobs.get()
+            if job is not None:
+                return job
+            pause = LINGER
+        until = time.monotonic() + pause
         while not self._is_closing and (left := until - time.monotonic()) > 0:
             try:
                 job = self._jobs.get(timeout=min(left, 0.5))
             except Empty:
-                self._writer.encode()
+                if self._writer.is_behind:  # what comes during an outage is spooled
+                    self._writer.spool()
             else:
                 if job is not None:
-                    return [job, *self._waiting_jobs()]
-        return self._waiting_jobs()
-
-    def _waiting_jobs(self) -> list[Job]:
-        jobs: list[Job] = []
-        with suppress(Empty):
-            while True:
-                job = self._jobs.get_nowait()
-                if job is not None:
-                    jobs.append(job)
-        return jobs
+                    return job
+        return None
 
     def after_fork(self) -> None:
         """Start afresh in a forked child: the waiting entries, the thread and the files are the parent's."""
         _parents.append(self._writer)
-        self._writer.spool_file.drop()
-        self._writer.drop_claimed()
+        self._writer.store.db.release_lock()
         self._begin()
 
 

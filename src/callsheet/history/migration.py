@@ -21,7 +21,6 @@ from typing import Any, cast
 
 import msgspec
 import zstandard
-from msgspec import Struct
 
 from callsheet.history.codec import Codec
 from callsheet.history.database import Database
@@ -80,7 +79,6 @@ def copy_rows(db: Database, *, version: int) -> None:
         calls, messages, order = "call_id", "message_id || ' ' || part", "at"
     for statement in (
         f"INSERT INTO sessions SELECT {_SESSION_COLUMNS} FROM {OLD}.sessions",
-        f"INSERT INTO writers SELECT id, pid, started_at, seen_at FROM {OLD}.writers",
         f"INSERT INTO calls ({_CALL_COLUMNS}, key) "
         f"SELECT {_CALL_COLUMNS}, {calls} FROM {OLD}.calls ORDER BY {order}",
         f"INSERT INTO messages ({_MESSAGE_COLUMNS}, key) "
@@ -98,12 +96,6 @@ def copy_rows(db: Database, *, version: int) -> None:
             raise StoreDamaged(f"Of {counts[1]} {table}, {counts[0]} could be migrated.")
 
 
-class _Payload(Struct):
-    payload: bytes
-    session_id: str
-    key: str
-
-
 def _encode_again(db: Database, table: str, old: Codec) -> None:
     """Encode the payloads of a table again that need it, page by page."""
 
@@ -114,25 +106,24 @@ def _encode_again(db: Database, table: str, old: Codec) -> None:
     last = ("", "")
     while rows := db.fetch(f"{page} ORDER BY session_id, key LIMIT ?", *last, PAGE):
         last = rows[-1][0], rows[-1][1]
-        found = [(row, plain_again(row[2], old, find_blob)) for row in rows]
-        changed = [_Payload(data, row[0], row[1]) for row, data in found if data is not None]
-        old.compress(changed)
+        found = [(encoded_again(payload, old, find_blob), *key, payload) for *key, payload in rows]
         db.execute_many(
             f"UPDATE {table} SET payload = ? WHERE session_id = ? AND key = ?",
-            [(one.payload, one.session_id, one.key) for one in changed],
+            [(new, *key) for new, *key, payload in found if new is not payload],
         )
 
 
-def plain_again(payload: bytes, old: Codec, find_blob: FindBlob) -> bytes | None:
-    """Return the JSON of an old payload as it is now; None if the payload can stay, or can't be read."""
+def encoded_again(payload: bytes, old: Codec, find_blob: FindBlob) -> bytes:
+    """Return an old payload as it is now: the same one, if it can stay, or can't be read."""
     try:
         data = old.decompress(payload)
         if _MARK in data:
-            return msgspec.json.encode(_with_texts(msgspec.json.decode(data), old, find_blob))
-        has_own = zstandard.get_frame_parameters(payload).dict_id not in (0, old.dictionary_id)
+            data = msgspec.json.encode(_with_texts(msgspec.json.decode(data), old, find_blob))
+        elif zstandard.get_frame_parameters(payload).dict_id in (0, old.dictionary_id):
+            return payload
     except (StoreDamaged, ValueError, RecursionError):
-        return None
-    return data if has_own else None
+        return payload
+    return old.compress([data])[0]
 
 
 def _with_texts(value: Any, old: Codec, find_blob: FindBlob) -> Any:
@@ -152,22 +143,18 @@ def _with_texts(value: Any, old: Codec, find_blob: FindBlob) -> Any:
     return value
 
 
-def decode_batch(body: bytes) -> RowBatch:
-    """Return a batch of a spool, as this or an earlier version has written it.
+def decode_old_batch(body: bytes) -> RowBatch:
+    """Return a batch that 0.1.0 could not write, and left in a file.
 
     Raises:
         MsgspecError: It is no batch.
     """
-    raw = msgspec.msgpack.decode(body)
-    if isinstance(raw, dict) and "blobs" in (batch := cast("dict[str, Any]", raw)):
-        blobs = {blob["hash"]: blob["data"] for blob in batch["blobs"]}
-        codec = Codec()
-        for row in (*batch["calls"], *batch["messages"]):
-            old_key = row["call_id"] if "call_id" in row else f"{row['message_id']} {row['part']}"
-            row["key"] = row.get("key") or old_key
-            data = plain_again(row["payload"], codec, blobs.get)
-            if data is not None:
-                again = _Payload(data, "", "")
-                codec.compress([again])
-                row["payload"] = again.payload
-    return msgspec.convert(raw, RowBatch)
+    batch = msgspec.msgpack.decode(body, type=dict[str, Any])
+    blobs = {blob["hash"]: blob["data"] for blob in batch.get("blobs", ())}
+    for session in batch.get("sessions", ()):
+        session["info"] = msgspec.json.decode(session["info"])
+    codec = Codec()
+    for row in (*batch.get("calls", ()), *batch.get("messages", ())):
+        row["key"] = row["call_id"] if "call_id" in row else f"{row['message_id']} {row['part']}"
+        row["payload"] = encoded_again(row["payload"], codec, blobs.get)
+    return msgspec.convert(batch, RowBatch)

@@ -11,8 +11,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from msgspec import ValidationError, convert
 
 from callsheet.history.call_records import column_text, renamed, run_of, unreadable
+from callsheet.history.codec import Codec
 from callsheet.history.database import Database, Values
-from callsheet.history.retention import FIRST, index
 from callsheet.history.rows import (
     Fill,
     Head,
@@ -23,7 +23,7 @@ from callsheet.history.rows import (
     StoredSession,
     ToolStats,
 )
-from callsheet.history.search_text import phrases
+from callsheet.history.search_text import index_words, phrases
 from callsheet.history.store_errors import HistoryError, StoreDamaged, StoreUnavailable
 from callsheet.report.json import is_object
 from callsheet.report.status import Reason
@@ -120,6 +120,7 @@ def guarded(
         for is_last in (False, True):
             db = reader.db
             try:
+                reader.ensure_connected()
                 return method(reader, *args, **kwargs)
             except HistoryError:
                 raise
@@ -134,20 +135,27 @@ def guarded(
 
 
 class Reader(ABC):
-    """The part of a store that reads."""
+    """The part of a store that reads.
 
-    @property
+    Args:
+        database: The connection, not made yet.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.db: Database = database
+        self.codec: Codec = database.codec
+        self.url: str = database.url
+        """Where the store is, without a password."""
+
     @abstractmethod
-    def db(self) -> Database:
-        """The connection, made anew if it was lost."""
+    def ensure_connected(self) -> None:
+        """Connect again if the connection was lost. Raise `StoreUnavailable` if the store is not open."""
 
     def _where(self, query: Query) -> Conditions:
         """Return the conditions of a query. For a search, index what is not indexed yet."""
-        after, last = None, FIRST
         try:
-            while query.search is not None and after != last:
-                after = last
-                last, _ = index(self.db, after, 200)
+            while query.search is not None and index_words(self.db, 200):
+                pass
         except Exception as exc:
             # Who can't write searches what is indexed.
             if not isinstance(self.db.error(exc), StoreUnavailable):
@@ -293,7 +301,8 @@ class Reader(ABC):
         ranked = _RANKED.format(source=where.source, where=where)
         durations: dict[Any, list[float]] = {}
         for name, duration, _, _ in self.db.fetch(ranked, *where.values):
-            durations.setdefault(name, []).append(duration)
+            if isinstance(duration, float):  # else its row is damaged
+                durations.setdefault(name, []).append(duration)
         tools = [_tool(row, durations.get(row[0])) for row in rows]
         theirs, values = "1 = 1", list[Any]()
         if not query.is_for_all:

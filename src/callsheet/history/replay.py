@@ -94,7 +94,7 @@ class Replay:
                 yield from lines
                 return
             view = view_for(self._peer, terminals.get, self._words)
-        yield from view.call(self._opening(report, late), output=False)
+        yield from view.call(self._opening(report, late))
         yield from view.call(report)
 
     @property

@@ -1,8 +1,8 @@
-"""Remove calls that exceed the limits, and sessions that a user wants removed.
+"""The upkeep of a store: indexing words, removing calls that exceed the limits, and forgetting sessions.
 
 Calls go in the order in which they were written (`seq`), the oldest first, and never while they run. With a
 call go the messages before it in its session, and its words in the index. A session of which nothing is left
-goes, too.
+goes, too. Each step is a transaction, and others can write between two of them.
 
 How old calls are is judged by the calls themselves, and not by the clock alone: a clock that has jumped for
 a while, as it may on a machine without a battery, would else make everything old at once. See `_steady_now`.
@@ -14,15 +14,12 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from callsheet.history.call_records import spills_of
-from callsheet.history.database import Database, Values
+from callsheet.history.call_records import column_text, spills_of
+from callsheet.history.database import Values
+from callsheet.history.queries import Reader, guarded
 from callsheet.history.rows import Pruned, Retention
-from callsheet.history.search_text import search_fields
+from callsheet.history.search_text import index_words, words_of
 from callsheet.history.store_errors import StoreDamaged
-from callsheet.report.terminal import CallRecord
-
-FIRST = -(1 << 62)
-"""Less than any `seq`."""
 
 _REMOVED = "seq, session_id, position, payload"
 
@@ -34,208 +31,198 @@ seq < (SELECT min(seq) FROM calls WHERE at BETWEEN ? AND ?) AND (at < ? OR (at >
     AND seq < (SELECT min(seq) FROM calls WHERE at BETWEEN ? AND ?))))
 """
 
+_REMOVE_MESSAGES = """
+DELETE FROM messages WHERE (session_id, key) IN (
+    SELECT m.session_id, m.key FROM messages m
+    WHERE m.at < ? AND NOT EXISTS (SELECT 1 FROM calls c WHERE c.session_id = m.session_id)
+    ORDER BY m.at LIMIT ?
+) RETURNING 1
+"""
 
-def prune(db: Database, keep: Retention, now: float | None, most: int) -> Pruned:
-    """Remove some of what exceeds the limits, within a transaction.
+GAP = 7 * 86400.0
+"""Seconds without an entry after which a clock may have jumped."""
 
-    Args:
-        db: The connection.
-        keep: The limits.
-        now: The time that ages are measured from. Default: derived from the calls, see `_steady_now`.
-        most: How many calls to remove at once.
+EVERY = 1 << 62
 
-    Returns:
-        What was removed. If that is no calls and no messages, nothing is left to remove.
-    """
-    known = now if now is not None else _steady_now(db, keep.gap)
-    for rows in _too_much(db, keep, known, most, is_given=now is not None):
-        if rows:
-            return _remove(db, rows)
-    # No calls are left to be removed: messages of sessions without calls
-    pruned = Pruned()
-    if keep.max_age is not None:
-        pruned.messages = _remove_messages(db, known - keep.max_age, most)
-        pruned.sessions = _drop_unused(db, known - keep.max_age)
-    if keep.max_bytes is not None and not pruned.messages and db.is_full(keep.max_bytes):
-        pruned.messages = _remove_messages(db, known, most)
-        pruned.sessions += _drop_unused(db, known)
-    return pruned
+Steps = Iterator[Pruned]
 
 
-def forget(db: Database, session_id: str) -> Pruned:
-    """Remove a session with its calls and messages, within a transaction."""
-    db.fetch(f"SELECT 1 FROM sessions WHERE session_id = ?{db.for_update}", session_id)
-    rows = db.fetch(f"SELECT {_REMOVED} FROM calls WHERE session_id = ?{db.for_update}", session_id)
-    pruned = _remove(db, rows)
-    gone = db.fetch("DELETE FROM messages WHERE session_id = ? RETURNING 1", session_id)
-    left = db.fetch("DELETE FROM sessions WHERE session_id = ? RETURNING 1", session_id)
-    pruned.messages += len(gone)
-    pruned.sessions += len(left)
-    return pruned
+class Upkeep(Reader):
+    """The part of a store that indexes and removes."""
 
+    @guarded
+    def index(self, limit: int = 200) -> int:
+        """Index calls for the search.
 
-# What is to be removed
+        Args:
+            limit: How many calls to index at most.
 
+        Returns:
+            How many calls waited for it, of those. 0 means that nothing is left.
+        """
+        return index_words(self.db, limit)
 
-def _steady_now(db: Database, gap: float) -> float:
-    """Return the time that the age of calls is measured from.
+    # Removing
 
-    That is the time of the newest call, not the clock's. Across a gap, time only advances once the calls
-    after it span more than `gap` themselves; until then, the clock may just have jumped.
-    """
-    now = time.time()
-    newest = db.fetch_value("SELECT max(at) FROM calls WHERE at <= ?", now)
-    if newest is None:  # no calls, but perhaps messages
-        used = "SELECT max(updated_at) FROM sessions WHERE updated_at <= ?"
-        return db.fetch_value(used, now) or now
-    before = db.fetch(
-        "SELECT seq, at FROM calls WHERE at < ? ORDER BY seq DESC LIMIT 1", newest - gap
-    )
-    if not before:
-        return newest
-    # The last call before the gap, and the one that was written next
-    ((seq, at),) = before
-    after = db.fetch_value("SELECT at FROM calls WHERE seq > ? ORDER BY seq LIMIT 1", seq)
-    return at if after is not None and after - at > gap else newest
+    def prune(
+        self, keep: Retention, *, now: float | None = None, most: int = 500
+    ) -> Iterator[Pruned]:
+        """Remove what exceeds the limits, step by step, and release the space.
 
+        Args:
+            keep: The limits.
+            now: The time that ages are measured from. Default: derived from the calls, as a clock may jump.
+            most: How many calls to remove in one step.
 
-def _too_much(
-    db: Database, keep: Retention, now: float, most: int, *, is_given: bool
-) -> Iterator[Sequence[Values]]:
-    """Yield calls to remove: for each limit, some of those that exceed it."""
-    if keep.max_age is not None:
-        old = now - keep.max_age
-        if is_given:
-            yield _oldest(db, "at < ?", [old], most)
-        else:
-            yield _oldest(db, _OLD, [old, now, old, now, old, old, now], most)
-    if keep.max_calls is not None:
-        count = db.fetch_value("SELECT count(*) FROM calls")
-        yield _oldest(db, "1 = 1", [], min(most, count - keep.max_calls))
-    if keep.max_bytes is not None:
-        yield _oldest(db, "1 = 1", [], db.surplus(keep.max_bytes, most))
-    if keep.session_max_calls is not None or keep.session_max_bytes is not None:
-        sessions = db.fetch(
-            "SELECT session_id, count(*), sum(length(payload)) FROM calls GROUP BY session_id"
+        Yields:
+            What each step has removed.
+        """
+        steps = self._steps(keep, now, most)
+        while (pruned := self._next(steps)) is not None:
+            yield pruned
+
+    @guarded
+    def _next(self, steps: Steps) -> Pruned | None:
+        return next(steps, None)
+
+    def _steps(self, keep: Retention, now: float | None, most: int) -> Steps:
+        gap = min(GAP, keep.max_age or GAP)
+        known = self._steady_now(gap) if now is None else now
+        if keep.max_age is not None:
+            old = known - keep.max_age
+            condition, values = "at < ?", [old]
+            if now is None:
+                condition, values = _OLD, [old, known, old, known, old, old, known]
+            yield from self._remove_calls(EVERY, most, condition, *values)
+            yield from self._remove_messages(old, most)
+        if keep.max_calls is not None:
+            count = self.db.fetch_value("SELECT count(*) FROM calls")
+            yield from self._remove_calls(count - keep.max_calls, most)
+        if keep.max_bytes is not None:
+            yield from self._remove_bytes(keep.max_bytes, most)
+            yield from self._remove_messages(known, most, keep.max_bytes)
+        self.db.release()
+
+    def _remove_bytes(self, limit: int, most: int) -> Steps:
+        """Remove the oldest calls until a limit of bytes holds. How many these are is estimated each time."""
+        is_smaller = True
+        while is_smaller and (surplus := self.db.fill(limit).surplus):
+            is_smaller = False
+            for pruned in self._remove_calls(surplus, most):
+                is_smaller = True
+                yield pruned
+            self.db.release()  # the index of words holds on to the space of removed calls
+
+    def _steady_now(self, gap: float) -> float:
+        """Return the time that the age of calls is measured from.
+
+        That is the time of the newest call, not the clock's. Across a gap, time only advances once the calls
+        after it span more than `gap` themselves; until then, the clock may just have jumped.
+        """
+        now = time.time()
+        newest = self.db.fetch_value("SELECT max(at) FROM calls WHERE at <= ?", now)
+        if newest is None:  # no calls, but perhaps messages
+            used = "SELECT max(updated_at) FROM sessions WHERE updated_at <= ?"
+            return self.db.fetch_value(used, now) or now
+        before = self.db.fetch(
+            "SELECT seq, at FROM calls WHERE at < ? ORDER BY seq DESC LIMIT 1", newest - gap
         )
-        for key, count, size in sessions:
-            surplus = keep.session_surplus(count, int(size))
-            yield _oldest(db, "session_id = ?", [key], min(most, surplus))
+        if not before:
+            return newest
+        # The last call before the gap, and the one that was written next
+        ((seq, at),) = before
+        after = self.db.fetch_value("SELECT at FROM calls WHERE seq > ? ORDER BY seq LIMIT 1", seq)
+        return at if after is not None and after - at > gap else newest
 
+    def _remove_calls(
+        self, surplus: int, most: int, condition: str = "1 = 1", *values: Any
+    ) -> Steps:
+        """Remove the oldest calls that meet a condition and have ended, so many at most."""
+        while surplus > 0:
+            with self.db.transaction():
+                rows = self.db.fetch(
+                    f"SELECT {_REMOVED} FROM calls WHERE {condition} AND writer IS NULL "
+                    f"ORDER BY seq LIMIT ?{self.db.for_update}",
+                    *values,
+                    min(surplus, most),
+                )
+                pruned = self._remove(rows)
+            if not rows:
+                return
+            surplus -= len(rows)
+            yield pruned
 
-def _oldest(db: Database, condition: str, values: list[Any], count: int) -> Sequence[Values]:
-    if count <= 0:
-        return []
-    return db.fetch(
-        f"SELECT {_REMOVED} FROM calls WHERE {condition} AND writer IS NULL "
-        f"ORDER BY seq LIMIT ?{db.for_update}",
-        *values,
-        count,
-    )
+    def _remove(self, rows: Sequence[Values]) -> Pruned:
+        """Remove calls, the messages before them, and what only they refer to, within a transaction."""
+        pruned = Pruned(calls=len(rows))
+        records = [(row[0], self.db.codec.readable(row[3])) for row in rows]
+        pruned.spills = [path for _, one in records if one for path in spills_of(one.report)]
+        seqs = [seq for seq, _ in records]
+        gone = self.db.fetch_in("DELETE FROM calls WHERE seq IN ({}) RETURNING seq", seqs)
+        if len(gone) < len(rows):  # they would be found again and again
+            raise StoreDamaged("The history is damaged: an index has rows that its table has not.")
+        queued = self.db.fetch_in("DELETE FROM unindexed WHERE seq IN ({}) RETURNING seq", seqs)
+        waiting = {seq for (seq,) in queued}
+        self.db.remove_words([(seq, words_of(one)) for seq, one in records if seq not in waiting])
+        reached: dict[str, int] = {}
+        for _, session, position, _ in rows:
+            reached[session] = max(position, reached.get(session, -1))
+        for session, position in reached.items():
+            sql = "DELETE FROM messages WHERE session_id = ? AND position < ? RETURNING 1"
+            pruned.messages += len(self.db.fetch(sql, session, position))
+        pruned.sessions = self._drop_empty(list(reached))
+        return pruned
 
+    def _remove_messages(self, before: float, most: int, limit: int = -1) -> Steps:
+        """Remove the oldest messages of sessions that have no calls, and sessions that are empty.
 
-# Removing
+        With a limit, stop as soon as the store takes no more bytes than that.
+        """
+        while limit < 0 or self.db.fill(limit).used > limit:
+            with self.db.transaction():
+                gone = self.db.fetch(_REMOVE_MESSAGES, before, most)
+                unused = self.db.fetch(
+                    "SELECT session_id FROM sessions WHERE updated_at < ?", before
+                )
+                pruned = Pruned(
+                    messages=len(gone), sessions=self._drop_empty([key for (key,) in unused])
+                )
+            if pruned.messages or pruned.sessions:
+                yield pruned
+            if not gone:
+                return
 
-
-def _remove(db: Database, rows: Sequence[Values]) -> Pruned:
-    """Remove calls, the messages before them, and what only they refer to."""
-    pruned = Pruned(calls=len(rows), bytes=sum(len(row[3]) for row in rows))
-    records = [(row[0], _record(db, row[3])) for row in rows]
-    pruned.spills = [path for _, one in records if one for path in spills_of(one.report)]
-    seqs = [seq for seq, _ in records]
-    gone = db.fetch_in("DELETE FROM calls WHERE seq IN ({}) RETURNING seq", seqs)
-    if len(gone) < len(rows):  # they would be found again and again
-        raise StoreDamaged("The history is damaged: an index has rows that its table has not.")
-    queued = db.fetch_in("DELETE FROM unindexed WHERE seq IN ({}) RETURNING seq", seqs)
-    waiting = {seq for (seq,) in queued}
-    db.remove_words([(seq, words_of(one)) for seq, one in records if seq not in waiting])
-    reached: dict[str, int] = {}
-    for _, session, position, _ in rows:
-        reached[session] = max(position, reached.get(session, -1))
-    for session, position in reached.items():
-        sql = "DELETE FROM messages WHERE session_id = ? AND position < ? RETURNING 1"
-        pruned.messages += len(db.fetch(sql, session, position))
-    pruned.sessions = _drop_empty(db, list(reached))
-    return pruned
-
-
-def _record(db: Database, payload: bytes) -> CallRecord | None:
-    """Return a call, or None if it can't be read."""
-    try:
-        return db.codec.decode(payload)
-    except StoreDamaged:
-        return None
-
-
-def words_of(record: CallRecord | None) -> Sequence[str]:
-    """Return what the index has of a call. Of one that can't be read, it is nothing."""
-    return search_fields(record) if record else ("", "", "", "")
-
-
-def index(db: Database, after: int, limit: int) -> tuple[int, int]:
-    """Add calls that have ended to the index of words: of those with a `seq` after one, the first.
-
-    Returns:
-        The `seq` of the last call, `after` if there was none; and how many calls were handled here, and not
-        by another process at the same time.
-    """
-    queued = db.fetch(
-        "SELECT q.seq, c.payload FROM unindexed q LEFT JOIN calls c ON c.seq = q.seq "
-        "WHERE q.seq > ? ORDER BY q.seq LIMIT ?",
-        after,
-        limit,
-    )
-    if not queued:
-        return after, 0
-    # Splitting texts takes time, in which nobody is to be held up.
-    words = {payload: words_of(_record(db, payload)) for _, payload in queued if payload}
-    with db.transaction():
-        gone = db.fetch_in(
-            "DELETE FROM unindexed WHERE seq IN ({}) RETURNING seq", [row[0] for row in queued]
+    def _drop_empty(self, sessions: Sequence[str]) -> int:
+        """Remove those sessions of which nothing is left. Return how many."""
+        if self.db.for_update:
+            # Whoever writes to a session holds its row: only after waiting for them is all of it visible.
+            lock = "SELECT 1 FROM sessions WHERE session_id IN ({}) ORDER BY session_id FOR UPDATE"
+            self.db.fetch_in(lock, sorted(sessions))
+        gone = self.db.fetch_in(
+            "DELETE FROM sessions WHERE session_id IN ({}) AND NOT EXISTS "
+            "(SELECT 1 FROM calls c WHERE c.session_id = sessions.session_id) AND NOT EXISTS "
+            "(SELECT 1 FROM messages m WHERE m.session_id = sessions.session_id) RETURNING 1",
+            sessions,
         )
-        # A call may have been removed meanwhile, or have changed.
-        rows = db.fetch_in(
-            f"SELECT seq, payload FROM calls WHERE seq IN ({{}}){db.for_share}",
-            [seq for (seq,) in gone],
-        )
-        db.add_words([(seq, words.get(data) or words_of(_record(db, data))) for seq, data in rows])
-    return queued[-1][0], len(gone)
+        return len(gone)
 
+    @guarded
+    def forget(self, session_id: str) -> Pruned:
+        """Remove a session, with its calls and messages. `prune` releases their space."""
+        key = column_text(session_id)
+        with self.db.transaction():
+            self.db.fetch(f"SELECT 1 FROM sessions WHERE session_id = ?{self.db.for_update}", key)
+            rows = self.db.fetch(
+                f"SELECT {_REMOVED} FROM calls WHERE session_id = ?{self.db.for_update}", key
+            )
+            pruned = self._remove(rows)
+            gone = self.db.fetch("DELETE FROM messages WHERE session_id = ? RETURNING 1", key)
+            left = self.db.fetch("DELETE FROM sessions WHERE session_id = ? RETURNING 1", key)
+            pruned.messages += len(gone)
+            pruned.sessions += len(left)
+        return pruned
 
-def _remove_messages(db: Database, before: float, most: int) -> int:
-    """Remove the oldest messages of sessions that have no calls. Return how many."""
-    rows = db.fetch(
-        "SELECT m.session_id, m.key FROM messages m WHERE m.at < ? AND NOT EXISTS "
-        "(SELECT 1 FROM calls c WHERE c.session_id = m.session_id) ORDER BY m.at LIMIT ?",
-        before,
-        most,
-    )
-    gone = db.fetch_in(
-        "DELETE FROM messages WHERE (session_id, key) IN (VALUES {}) RETURNING 1", rows
-    )
-    if len(gone) < len(rows) and not db.for_update:  # nobody else can have removed them
-        raise StoreDamaged("The history is damaged: an index has rows that its table has not.")
-    return len(gone)
-
-
-def _drop_unused(db: Database, since: float) -> int:
-    """Remove the empty sessions among those that were not used since a time. Return how many."""
-    unused = db.fetch("SELECT session_id FROM sessions WHERE updated_at < ?", since)
-    return _drop_empty(db, [key for (key,) in unused])
-
-
-def _drop_empty(db: Database, sessions: Sequence[str]) -> int:
-    """Remove those sessions of which nothing is left. Return how many."""
-    if db.for_update:
-        # Whoever writes to a session holds its row: only after waiting for them is all of it visible.
-        lock = (
-            f"SELECT 1 FROM sessions WHERE session_id IN ({{}}) ORDER BY session_id{db.for_update}"
-        )
-        db.fetch_in(lock, sorted(sessions))
-    gone = db.fetch_in(
-        "DELETE FROM sessions WHERE session_id IN ({}) AND NOT EXISTS "
-        "(SELECT 1 FROM calls c WHERE c.session_id = sessions.session_id) AND NOT EXISTS "
-        "(SELECT 1 FROM messages m WHERE m.session_id = sessions.session_id) RETURNING 1",
-        sessions,
-    )
-    return len(gone)
+    @guarded
+    def vacuum(self) -> None:
+        """Make the store as small as it can be."""
+        self.db.vacuum()

@@ -12,24 +12,25 @@ A `payload` is compressed (see `codec`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from callsheet.report.json import JsonObject
+
 if TYPE_CHECKING:
-    from callsheet.report.json import JsonObject
     from callsheet.report.terminal import CallRecord
 
 
 class SessionRow(Struct, kw_only=True, gc=False):
-    """A session. Times are seconds since 1970."""
+    """A session, and further facts about it. Times are seconds since 1970."""
 
     session_id: str
     cwd: str = ""
     title: str = ""
-    info: str = "{}"
+    info: JsonObject = field(default_factory=dict[str, Any])
     created_at: float = 0.0
     updated_at: float = 0.0
 
@@ -80,12 +81,34 @@ class MessageRow(Struct, kw_only=True, gc=False):
     key: str
 
 
+WaitingRow = tuple[SessionRow, CallRow | MessageRow]
+"""A row that is to be written, and the session that it belongs to."""
+
+
 class RowBatch(Struct):
     """What is written at once: all of it, or nothing."""
 
     sessions: list[SessionRow] = field(default_factory=list[SessionRow])
     calls: list[CallRow] = field(default_factory=list[CallRow])
     messages: list[MessageRow] = field(default_factory=list[MessageRow])
+
+    @classmethod
+    def of(cls, rows: Iterable[WaitingRow]) -> RowBatch:
+        """Return a batch of these rows, and their sessions."""
+        batch, sessions = cls(), dict[str, SessionRow]()
+        for session, row in rows:
+            sessions[row.session_id] = session
+            if isinstance(row, CallRow):
+                batch.calls.append(row)
+            else:
+                batch.messages.append(row)
+        batch.sessions = list(sessions.values())
+        return batch
+
+    def rows(self) -> list[WaitingRow]:
+        """Return the rows, each with its session."""
+        sessions = {one.session_id: one for one in self.sessions}
+        return [(sessions[row.session_id], row) for row in (*self.calls, *self.messages)]
 
 
 # What is read
@@ -115,15 +138,9 @@ class StoredMessage(Struct):
     """The run of a log that it belongs to: another one may have used the same id."""
 
 
-class StoredSession(Struct, kw_only=True):
+class StoredSession(SessionRow, kw_only=True, gc=False):
     """A session that was read, and how many calls it has."""
 
-    session_id: str
-    cwd: str
-    title: str
-    info: JsonObject
-    created_at: float
-    updated_at: float
     calls: int = 0
 
 
@@ -193,10 +210,6 @@ class Stats(Struct, kw_only=True):
     tools: list[ToolStats]
 
 
-GAP = 7 * 86400.0
-"""Seconds without an entry after which a clock may have jumped."""
-
-
 class Retention(Struct, kw_only=True, frozen=True):
     """The limits of what is stored; None means no limit. The oldest calls go first, running ones never.
 
@@ -204,27 +217,11 @@ class Retention(Struct, kw_only=True, frozen=True):
         max_age: Seconds.
         max_calls: Calls in the whole store.
         max_bytes: Bytes of the whole store, as it is stored.
-        session_max_calls: Calls of each session.
-        session_max_bytes: Bytes of each session's calls, as they are stored.
     """
 
     max_age: float | None = None
     max_calls: int | None = None
     max_bytes: int | None = None
-    session_max_calls: int | None = None
-    session_max_bytes: int | None = None
-
-    @property
-    def gap(self) -> float:
-        """Seconds without an entry after which the clock is not trusted: see `retention`."""
-        return min(GAP, self.max_age or GAP)
-
-    def session_surplus(self, count: int, size: int) -> int:
-        """Return how many calls of a session are too many, if it has `count` calls of `size` bytes."""
-        surplus = count - self.session_max_calls if self.session_max_calls is not None else 0
-        if self.session_max_bytes is not None and size > self.session_max_bytes:
-            surplus = max(surplus, 1, int(count * (size - self.session_max_bytes) / size))
-        return surplus
 
 
 KEEP = Retention(max_age=90 * 86400.0, max_calls=1_000_000, max_bytes=2 << 30)
@@ -248,12 +245,4 @@ class Pruned(Struct):
     calls: int = 0
     sessions: int = 0
     messages: int = 0
-    bytes: int = 0
     spills: Sequence[str] = ()
-
-
-class Vacuumed(Struct):
-    """What tidying up has done to a store's size."""
-
-    before: int
-    after: int

@@ -1,16 +1,21 @@
-"""The words of a call that a search finds, and the words of a search.
+"""The words of a call that a search finds, the words of a search, and how calls get into the index of words.
 
 Text is split into words here, not by the engine, so that both engines find the same calls. A word is a run of
 letters and digits; each character of a script without spaces is its own word, so that a part of a sentence is
 found, too. Case and accents make no difference.
+
+Splitting takes time, so calls are queued when they have ended (in the table `unindexed`), and indexed when
+there is time, or before a search.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 from unicodedata import normalize
 
+from callsheet.history.database import Database
 from callsheet.report.content import DiffContent, TextContent
 from callsheet.report.json import JsonValue, is_list, is_object
 from callsheet.report.terminal import CallRecord
@@ -55,6 +60,39 @@ def search_fields(record: CallRecord) -> tuple[str, str, str, str]:
         _indexed(" ".join(dict.fromkeys(paths))),
         _indexed("\n".join(output)),
     )
+
+
+def words_of(record: CallRecord | None) -> Sequence[str]:
+    """Return what the index has of a call. Of one that can't be read, it is nothing."""
+    return search_fields(record) if record else ("", "", "", "")
+
+
+def index_words(db: Database, limit: int) -> int:
+    """Add the first calls of the queue to the index. Return how many these were; 0 if there are none.
+
+    Another process may do it at the same time, and have added some of them.
+    """
+    queued = db.fetch(
+        "SELECT q.seq, c.payload FROM unindexed q LEFT JOIN calls c ON c.seq = q.seq ORDER BY q.seq LIMIT ?",
+        limit,
+    )
+    if not queued:
+        return 0
+    # Splitting texts takes time, in which nobody is to be held up.
+    known = {payload: words_of(db.codec.readable(payload)) for _, payload in queued if payload}
+    with db.transaction():
+        gone = db.fetch_in(
+            "DELETE FROM unindexed WHERE seq IN ({}) RETURNING seq", [seq for seq, _ in queued]
+        )
+        # A call may have been removed meanwhile, or have changed.
+        rows = db.fetch_in(
+            f"SELECT seq, payload FROM calls WHERE seq IN ({{}}){db.for_share}",
+            [seq for (seq,) in gone],
+        )
+        db.add_words(
+            [(seq, known.get(data) or words_of(db.codec.readable(data))) for seq, data in rows]
+        )
+    return len(queued)
 
 
 def phrases(text: str) -> list[list[str]]:

@@ -1,27 +1,24 @@
-"""What one session reports, on its way into the history: a sink, and the entries that wait to be written.
+"""What one session reports, on its way into the history.
 
 A `SessionLog` is a sink of a session: it receives records of calls, and the messages that the agent adds, and
 assigns each its position in the session's timeline. `History` does the rest in its own thread, where an entry
-becomes a row (`to_row`). Records arrive from any thread, in the middle of a change, so this module does as
-little as possible.
+becomes a row (`WaitingCall.to_row`). Records arrive from any thread, in the middle of a change, so this
+module does as little as possible.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from collections.abc import Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from callsheet.acp.peer import Peer
-from callsheet.history.call_records import call_row, column_text
-from callsheet.history.codec import blocks_as_json
-from callsheet.history.rows import CallRow, MessageRow, SessionRow
+from callsheet.history.call_records import WaitingCall, WaitingMessage, column_text
+from callsheet.history.rows import SessionRow
 from callsheet.report.json import EMPTY, JsonObject
 from callsheet.report.terminal import CallRecord
 
@@ -41,63 +38,6 @@ _numbers = count()
 """Numbers the logs of one process."""
 
 
-class WaitingCall(Struct, frozen=True, gc=False):
-    """A state of a call that is to be written, and its position."""
-
-    session_id: str
-    position: int
-    at: float
-    updated_at: float
-    record: CallRecord
-    key: str = ""
-
-    def to_row(self) -> CallRow:
-        """Return its row. The payload is still to be compressed."""
-        return call_row(
-            self.record, self.session_id, self.position, self.at, self.updated_at, self.key
-        )
-
-
-class WaitingMessage(Struct, frozen=True, gc=False):
-    """A part of a message that is to be written, and its position."""
-
-    session_id: str
-    message_id: str
-    part: int
-    position: int
-    kind: str
-    at: float
-    blocks: tuple[JsonObject, ...]
-    key: str = ""
-
-    def to_row(self) -> MessageRow:
-        """Return its row. The payload is still to be compressed."""
-        payload, message_id = blocks_as_json(self.blocks), column_text(self.message_id)
-        return MessageRow(
-            session_id=self.session_id,
-            message_id=message_id,
-            part=self.part,
-            position=self.position,
-            kind=self.kind,
-            at=self.at,
-            size=len(payload),
-            payload=payload,
-            key=self.key or f"{message_id} {self.part}",
-        )
-
-
-Waiting: TypeAlias = WaitingCall | WaitingMessage
-
-
-class _Place(Struct, frozen=True, gc=False):
-    """The position and key of an open call, when it was announced, and the terminals that it had then."""
-
-    position: int
-    key: str
-    at: float
-    terminals: tuple[str, ...]
-
-
 class SessionLog:
     """A sink that stores the calls and messages of a session. Create it with `History.session`.
 
@@ -107,29 +47,13 @@ class SessionLog:
     peer: Peer | None = None
     takes_records: bool = True
 
-    def __init__(
-        self,
-        history: History,
-        session_id: str,
-        *,
-        cwd: str = "",
-        title: str = "",
-        info: JsonObject = EMPTY,
-        position: int = 0,
-    ) -> None:
-        now = time.time()
+    def __init__(self, history: History, row: SessionRow, position: int) -> None:
         self._history: History = history
-        self._row: SessionRow = SessionRow(
-            session_id=column_text(session_id),
-            cwd=column_text(cwd),
-            title=column_text(title),
-            info=json.dumps(info),
-            created_at=now,
-            updated_at=now,
-        )
+        self._row: SessionRow = row
         self._number: int = next(_numbers)
         self._next: int = position
-        self._open: dict[str, _Place] = {}
+        # The first state of each open call: all of them have its position, time and key.
+        self._open: dict[str, WaitingCall] = {}
         # When calls began that have ended: a later one may have the same id.
         self._ended: dict[str, object] = {}
         self._plan: WaitingMessage | None = None
@@ -164,17 +88,17 @@ class SessionLog:
 
     def _take(self, record: CallRecord, now: float) -> None:
         report, row = record.report, self._row
-        key, session_id = report.tool_call_id, row.session_id
-        place = self._open.get(key)
-        if place is None:
+        key = report.tool_call_id
+        first = self._open.get(key)
+        if first is None:
             began = self._ended.get(key)
             if report.status.is_final and began is not None and began == _began(record):
                 return  # it has ended, and is reported again
-            first = tuple([one.terminal_id for one in record.terminals]) if record.terminals else ()
-            place = _Place(*self._next_place(), now, first)
-            self._open[key] = place
+            position, row_key = self._next_place()
+            first = WaitingCall(row.session_id, position, now, now, record, row_key)
+            self._open[key] = first
         elif record.terminals:
-            record = _with_late(record, place.terminals)
+            record = _with_late(record, first.record)
         if report.status.is_final:
             self._open.pop(key, None)
             self._ended.pop(key, None)
@@ -184,8 +108,8 @@ class SessionLog:
         elif key not in self._open:  # a signal's handler has ended it just now, within this
             return
         row.updated_at = now
-        item = WaitingCall(session_id, place.position, place.at, now, record, place.key)
-        self._history.put((session_id, place.key), item, row)
+        item = WaitingCall(row.session_id, first.position, first.at, now, record, first.key)
+        self._history.put(item, row)
 
     def _next_place(self) -> tuple[int, str]:
         """Return the next position, and the key of its row, which no other run of a log has."""
@@ -243,18 +167,19 @@ class SessionLog:
 
     def _put(self, message: WaitingMessage, now: float) -> None:
         self._row.updated_at = now
-        self._history.put((self.session_id, message.key), message, self._row)
+        self._history.put(message, self._row)
 
 
 def _began(record: CallRecord) -> object:
     return record.report.notes.get("startedAt")
 
 
-def _with_late(record: CallRecord, first: tuple[str, ...]) -> CallRecord:
+def _with_late(record: CallRecord, first: CallRecord) -> CallRecord:
     """Return a record that knows which of its terminals it had from the beginning."""
-    if all(one.terminal_id in first for one in record.terminals):
+    known = {one.terminal_id for one in first.terminals}
+    if all(one.terminal_id in known for one in record.terminals):
         return record
-    terminals = [replace(one, late=one.terminal_id not in first) for one in record.terminals]
+    terminals = [replace(one, late=one.terminal_id not in known) for one in record.terminals]
     return CallRecord(record.report, tuple(terminals))
 
 

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
 
 from callsheet.history import sqlite_file
 from callsheet.history.database import Database, IndexedCall, Values
@@ -35,10 +34,11 @@ MERGED_PAGES = 500
 FREED_PAGES = 25_000
 """Pages that are released to the file system at once: 100 MB."""
 
+WAL_BYTES = 4 << 20
+"""Bytes that the log of what was written may take beside the file, when it has been moved there."""
+
 SPARE = 0.9
 """Of the bytes that there may be, how many are used after something was removed."""
-
-_all: WeakSet[SqliteDatabase] = WeakSet()
 
 
 class SqliteDatabase(Database):
@@ -59,11 +59,9 @@ class SqliteDatabase(Database):
         self._file_id: FileId | None = None
         self._damaged: FileId | None = None
         self._lock: int = -1
-        # How many calls are to stay for a limit of bytes, and the words of how many were removed since the
-        # index was last compacted: see `surplus`.
-        self._stay: tuple[int, int] | None = None
+        self._locked: Path | None = None
+        # The words of how many calls were removed since the index was last compacted.
         self._removed: int = 0
-        _all.add(self)
 
     # The connection
 
@@ -128,6 +126,7 @@ class SqliteDatabase(Database):
                     f"{self.file} is of an earlier version, and must be written once to be migrated."
                 )
             db.execute("PRAGMA synchronous = FULL")
+            db.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
             db.execute("PRAGMA cache_size = -16000")
             db.execute("SELECT 1 FROM calls LIMIT 1").fetchone()
         except BaseException:
@@ -184,6 +183,9 @@ class SqliteDatabase(Database):
                 remove_copy(copy)
 
     def close(self) -> None:
+        if self._lock >= 0 and self._locked is not None:
+            with suppress(OSError):
+                self._locked.unlink(missing_ok=True)
         self.release_lock()
         db, self._raw = self._raw, None
         if db is not None:
@@ -221,36 +223,32 @@ class SqliteDatabase(Database):
             return
         self.release_lock()  # somebody has tidied up
         file.parent.mkdir(mode=0o700, exist_ok=True)
-        self._lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for other in file.parent.iterdir():  # what processes have left that were killed
+            self.is_gone(other.name)
+        self._lock, self._locked = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), file
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def release_lock(self) -> None:
-        """Close the lock file. A forked child does so, too: the lock must last only as long as its parent."""
         if self._lock >= 0:
             os.close(self._lock)
         self._lock = -1
 
     def is_gone(self, writer: str) -> bool:
+        file = self._lock_file(writer)
         try:
-            lock = os.open(self._lock_file(writer), os.O_RDWR | os.O_CLOEXEC)
+            lock = os.open(file, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return True
         except OSError:
             return False
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.unlink(missing_ok=True)
         except OSError:
             return False
         finally:
             os.close(lock)
         return True
-
-    def forget_writer(self, writer: str) -> None:
-        is_closing = not self.raw.in_transaction
-        if is_closing:
-            self.fetch("PRAGMA busy_timeout = 100")  # nobody is to wait for this at the end
-        self._lock_file(writer).unlink(missing_ok=True)
-        super().forget_writer(writer)
 
     def _lock_file(self, writer: str) -> Path:
         return self.file.with_name(self.file.name + ".writers") / writer
@@ -279,22 +277,6 @@ class SqliteDatabase(Database):
         )
         self._removed += len(known)
 
-    def _is_loose(self) -> bool:
-        """Return whether much of the index is about removed calls: it holds their words and tombstones."""
-        known = self.fetch_value("SELECT count(*) FROM calls_text_docsize")
-        return self._removed > 0 and self._removed * 10 >= known
-
-    def _compact(self) -> None:
-        """Make the index small again, in steps between which others can write."""
-        size = -MERGED_PAGES  # in FTS5, a negative first step starts a merge of the whole index
-        while True:
-            before = self.raw.total_changes
-            self.fetch("INSERT INTO calls_text (calls_text, rank) VALUES ('merge', ?)", size)
-            if self.raw.total_changes - before < 2:  # as SQLite's documents have it
-                break
-            size = MERGED_PAGES
-        self._removed = 0
-
     # Space
 
     def disk_bytes(self) -> int:
@@ -314,50 +296,31 @@ class SqliteDatabase(Database):
         share = (limit - least) / (used - least) if limit > least else 0.0
         return Fill(used, least, count - int(count * SPARE * share))
 
-    def surplus(self, limit: int, most: int) -> int:
-        # The index releases the space of removed calls only when it is compacted, which takes time. So how
-        # many calls stay is decided once, with some room to spare, and not again after every step.
-        count = self.fetch_value("SELECT count(*) FROM calls")
-        if self._stay is None or self._stay[0] != limit:
-            self._stay = limit, count - self.fill(limit).surplus
-        return min(most, count - self._stay[1])
-
-    def is_full(self, limit: int) -> bool:
-        self._stay = None
-        return self.fill(limit).used > limit and not self._is_loose()
-
     def _pragma(self, name: str) -> int:
         return self.fetch_value(f"PRAGMA {name}")
 
-    def release(self, *, has_removed: bool) -> bool:
-        # When nothing more is removed, the index is compacted first.
-        is_loose = not has_removed and self._is_loose()
-        if is_loose:
+    def release(self) -> None:
+        # If much of the index is about removed calls, their words and tombstones, it is made small first.
+        known = self.fetch_value("SELECT count(*) FROM calls_text_docsize")
+        if self._removed and self._removed * 10 >= known:
             self._compact()
-        if has_removed or is_loose:
+        if self._pragma("freelist_count"):
             # `execute` would end after the first page.
             self.raw.executescript(f"PRAGMA incremental_vacuum({FREED_PAGES})")
-            self._checkpoint()
-        return is_loose
+            self.fetch("PRAGMA wal_checkpoint")
+
+    def _compact(self) -> None:
+        """Make the index small again, in steps between which others can write."""
+        size = -MERGED_PAGES  # in FTS5, a negative first step starts a merge of the whole index
+        while True:
+            before = self.raw.total_changes
+            self.fetch("INSERT INTO calls_text (calls_text, rank) VALUES ('merge', ?)", size)
+            if self.raw.total_changes - before < 2:  # as SQLite's documents have it
+                break
+            size = MERGED_PAGES
+        self._removed = 0
 
     def vacuum(self) -> None:
         self.fetch("INSERT INTO calls_text (calls_text) VALUES ('optimize')")
         self.fetch("VACUUM")
-        self._checkpoint()
-
-    def _checkpoint(self) -> None:
-        """Move what was written into the file, unless somebody reads: that would hold up all who write."""
-        patience = self._pragma("busy_timeout")
-        self.fetch("PRAGMA busy_timeout = 0")
-        try:
-            self.fetch("PRAGMA wal_checkpoint(TRUNCATE)")
-        finally:
-            self.fetch(f"PRAGMA busy_timeout = {patience}")
-
-
-def _forked() -> None:
-    for database in list(_all):
-        database.release_lock()
-
-
-os.register_at_fork(after_in_child=_forked)
+        self.fetch("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
+from callsheet.history.database import shared_tables
 from callsheet.history.store_errors import (
     BadUrl,
     HistoryError,
@@ -26,18 +27,13 @@ BUSY = 2.0
 """Seconds that a transaction waits for another process."""
 
 _MAGIC = b"SQLite format 3\0"
-_LOCKED = "{file} is locked by another process ({text})."
-_NOT_WRITABLE = "{file} can't be written ({text})."
-_OTHER = "{file}: {text}."
-_MAY_PASS = {
-    sqlite3.SQLITE_BUSY: _LOCKED, sqlite3.SQLITE_LOCKED: _LOCKED,
-    sqlite3.SQLITE_FULL: "The disk of {file} is full ({text}).",
-    sqlite3.SQLITE_READONLY: _NOT_WRITABLE, sqlite3.SQLITE_CANTOPEN: _NOT_WRITABLE,
-    sqlite3.SQLITE_PERM: _NOT_WRITABLE, sqlite3.SQLITE_IOERR: _OTHER, sqlite3.SQLITE_NOMEM: _OTHER,
-    sqlite3.SQLITE_INTERRUPT: _OTHER, sqlite3.SQLITE_PROTOCOL: _OTHER, sqlite3.SQLITE_NOLFS: _OTHER,
-    sqlite3.SQLITE_AUTH: _OTHER, sqlite3.SQLITE_ABORT: _OTHER,
-}  # fmt: skip
-"""What SQLite reports of a file that may be usable later, and the message for it."""
+_MAY_PASS = frozenset((
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_AUTH,
+    sqlite3.SQLITE_ABORT,
+))  # fmt: skip
+"""What SQLite reports of a file that may be usable later."""
 
 _OF_TABLES = ("no such table", "no such column", "has no column", "vtable", "schema", "file format")
 _SUFFIXES = (".sqlite", ".sqlite3", ".db", ".db3")
@@ -47,45 +43,15 @@ _SUFFIXES = (".sqlite", ".sqlite3", ".db", ".db3")
 VERSION = 3
 """The version of the tables. 0.1.0 has written 1, and what came after it 2: see `migration`."""
 
-TABLES = """
-CREATE TABLE writers (
-    id TEXT PRIMARY KEY, pid INTEGER NOT NULL, started_at REAL NOT NULL, seen_at REAL NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE sessions (
-    session_id TEXT PRIMARY KEY, cwd TEXT NOT NULL, title TEXT NOT NULL, info TEXT NOT NULL,
-    created_at REAL NOT NULL, updated_at REAL NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX sessions_by_use ON sessions (updated_at, session_id);
--- `seq` is the order in which calls were written. None is used again: the index of words knows calls by it.
-CREATE TABLE calls (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT,
-    session_id TEXT NOT NULL, call_id TEXT NOT NULL, position INTEGER NOT NULL,
-    name TEXT NOT NULL, title TEXT NOT NULL, kind TEXT NOT NULL,
-    status TEXT NOT NULL, reason TEXT,
-    at REAL NOT NULL, updated_at REAL NOT NULL, duration_ms REAL,
-    writer TEXT, size INTEGER NOT NULL, payload BLOB NOT NULL, key TEXT NOT NULL
-);
-CREATE UNIQUE INDEX calls_by_id ON calls (call_id, session_id);
-CREATE UNIQUE INDEX calls_by_key ON calls (session_id, key);
-CREATE INDEX calls_by_place ON calls (session_id, position);
-CREATE INDEX calls_by_time ON calls (at);
-CREATE INDEX calls_by_tool ON calls (name, at);
-CREATE INDEX calls_unusual ON calls (status, at) WHERE status <> 'completed';
-CREATE INDEX calls_open ON calls (writer) WHERE writer IS NOT NULL;
-CREATE TABLE messages (
-    session_id TEXT NOT NULL, key TEXT NOT NULL, message_id TEXT NOT NULL, part INTEGER NOT NULL,
-    position INTEGER NOT NULL, kind TEXT NOT NULL, at REAL NOT NULL,
-    size INTEGER NOT NULL, payload BLOB NOT NULL,
-    PRIMARY KEY (session_id, key)
-);
-CREATE INDEX messages_by_place ON messages (session_id, position);
+TABLES = (
+    shared_tables("INTEGER", "INTEGER PRIMARY KEY AUTOINCREMENT")
+    + """
 -- Which words a call has, and not the call. To take a call out, it needs the words that it was given.
 CREATE VIRTUAL TABLE calls_text USING fts5 (
     title, command, paths, output, content = '', tokenize = 'unicode61 remove_diacritics 2'
 );
--- The calls that have ended and are not in calls_text yet.
-CREATE TABLE unindexed (seq INTEGER PRIMARY KEY);
 """
+)
 
 # A call that was closed by mistake and gets its true end becomes another row for the index: what that has of
 # the first end can't be found any more, as nothing has the `seq` that it is known by.
@@ -107,7 +73,7 @@ BEGIN
 END;
 """
 
-_KNOWN = ("calls_text", "messages_by_place", "sessions_by_use", "writers")
+_KNOWN = ("calls_text", "messages_by_place", "sessions_by_use", "unindexed")
 _NEVER = 1000
 """A version that no history will ever have."""
 
@@ -170,10 +136,11 @@ def id_of(file: Path) -> FileId | None:
     return found.st_dev, found.st_ino
 
 
-def connection(file: Path, how: str = "") -> sqlite3.Connection:
+def connection(file: Path, how: str = "", timeout: float | None = None) -> sqlite3.Connection:
     """Return a connection to a file, in which each statement is a transaction unless one is begun."""
     uri = "file://" + quote(os.fsencode(file)) + how
-    db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY, check_same_thread=False)
+    busy = BUSY if timeout is None else timeout
+    db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=busy, check_same_thread=False)
     # A text that is damaged is no reason to show nothing of the others.
     db.text_factory = _decoded
     return db
@@ -184,13 +151,17 @@ def _decoded(data: bytes) -> str:
 
 
 def make_file(file: Path) -> None:
-    """Make an empty file, for its owner alone, unless there is one."""
+    """Make an empty file, for its owner alone, unless there is one that can be written."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not file.exists():
             file.touch(mode=0o600)
     except OSError as exc:
         raise StoreUnavailable(f"{file} can't be made: {exc.strerror or exc}.") from None
+    if not os.access(
+        file, os.W_OK
+    ):  # SQLite would only read it, for as long as the connection lives
+        raise StoreUnavailable(f"{file} can't be written.")
 
 
 def may_be_ours(file: Path) -> bool:
@@ -235,7 +206,7 @@ def error_of(exc: Exception, file: Path) -> HistoryError:
     # A file that ends before a page that its head counts is damaged.
     is_short = getattr(exc, "sqlite_errorname", "") == "SQLITE_IOERR_SHORT_READ"
     if (code in _MAY_PASS or isinstance(exc, sqlite3.ProgrammingError)) and not is_short:
-        return StoreUnavailable(_MAY_PASS.get(code, _OTHER).format(file=file, text=text))
+        return StoreUnavailable(f"{file} can't be used now: {text}.")
     # Our statements are right for our tables: whatever else SQLite has against them is about the file.
     return StoreDamaged(f"{file} is damaged or no history ({text}).")
 

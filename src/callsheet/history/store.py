@@ -1,35 +1,26 @@
 """A store: one history in SQLite or PostgreSQL, chosen by its URL.
 
-`Store` opens and closes it, writes batches of rows, closes the calls of processes that are gone, indexes
-words and removes what exceeds the limits. It inherits all of reading from `queries.Reader`. Get one by
+`Store` opens and closes it, writes batches of rows, and closes the calls of processes that are gone. It
+inherits reading from `queries.Reader`, and removing from `retention.Upkeep`. Get one by
 `callsheet.history.store_at(url)`. A store works in the calling thread, and blocks it; it belongs to one
 thread at a time. `History` therefore has a thread of its own for it.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import time
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from itertools import chain
 from secrets import token_hex
 
 from msgspec.structs import astuple
 
-from callsheet.history import retention
-from callsheet.history.call_records import abandoned, call_row, column_text, possible_ids
-from callsheet.history.codec import Codec
+from callsheet.history.call_records import WaitingCall, abandoned, possible_ids
 from callsheet.history.database import Database
-from callsheet.history.queries import Reader, guarded
-from callsheet.history.rows import (
-    CallRow,
-    Pruned,
-    Retention,
-    RowBatch,
-    StoredCall,
-    Vacuumed,
-)
+from callsheet.history.queries import guarded
+from callsheet.history.retention import Upkeep
+from callsheet.history.rows import CallRow, RowBatch, StoredCall
 from callsheet.history.store_errors import HistoryError, StoreDamaged, StoreUnavailable
 from callsheet.report.humanize import plural
 
@@ -70,7 +61,7 @@ ON CONFLICT (session_id, key) DO UPDATE SET size = excluded.size, payload = excl
 """
 
 
-class Store(Reader):
+class Store(Upkeep):
     """One stored history: open it, query it or write to it, and close it.
 
     Methods raise `HistoryError`s. `StoreUnavailable` means that the operation may succeed later.
@@ -82,30 +73,10 @@ class Store(Reader):
     """
 
     def __init__(self, database: Database) -> None:
-        self._db: Database = database
+        super().__init__(database)
         self._is_open: bool = False
         self._writes: bool = False
         self._writer: str = ""
-        self._pid: int = 0
-
-    @property
-    def url(self) -> str:
-        """Where the store is, without a password."""
-        return self._db.url
-
-    @property
-    def codec(self) -> Codec:
-        """The codec of the payloads."""
-        return self._db.codec
-
-    @property
-    def db(self) -> Database:
-        """The connection, made anew if it was lost."""
-        if not self._is_open:
-            raise StoreUnavailable("The history is not open.")
-        if not self._db.is_open:
-            self._connect()
-        return self._db
 
     # Opening and closing
 
@@ -113,8 +84,8 @@ class Store(Reader):
         """Open the store, and create or migrate it.
 
         Args:
-            write: Register this process as a writer, and close calls as abandoned whose processes are gone.
-                If false, the store is only read.
+            write: Hold the lock of a process that writes, and close calls as abandoned whose processes are
+                gone. If false, the store is only read.
 
         Returns:
             Messages for users: what was wrong and was repaired.
@@ -123,13 +94,14 @@ class Store(Reader):
             NotKept: There is no history, and `write` is false.
         """
         self._writes = write
+        self._writer = f"{os.getpid()}-{token_hex(6)}"
         try:
             news = self._connect()
             self._is_open = True
             closed = self.recover() if write else 0
         except BaseException as exc:
             if isinstance(exc, StoreDamaged):  # no question could be at fault instead
-                self._db.error(exc)
+                self.db.error(exc)
             self.close()
             raise
         if closed:
@@ -139,66 +111,47 @@ class Store(Reader):
 
     def _connect(self) -> list[str]:
         try:
-            news = self._db.connect(write=self._writes)
+            news = self.db.connect(write=self._writes)
             if self._writes:
-                with self._db.transaction():
-                    self._show_life()
+                self.db.hold(self._writer)
         except Exception as exc:
-            error = self._db.error(exc)
-            self._db.close()
+            error = self.db.error(exc)
+            self.db.close()
             raise error from exc
         return news
 
+    def ensure_connected(self) -> None:
+        """Connect again if the connection was lost. Raise `StoreUnavailable` if the store is not open."""
+        if not self._is_open:
+            raise StoreUnavailable("The history is not open.")
+        if not self.db.is_open:
+            self._connect()
+
     def close(self) -> None:
         """Close the store."""
-        is_writer = self._writer and self._pid == os.getpid()  # a forked child is not the one
-        if self._db.is_open and is_writer:
-            with suppress(Exception):
-                self._db.forget_writer(self._writer)
-        self._is_open, self._writer = False, ""
-        self._db.close()
+        self._is_open = False
+        self.db.close()
 
-    # Writers: an open call belongs to a process. When that is gone, nobody will end the call
-
-    def _show_life(self) -> None:
-        """Note that this process writes, within a transaction."""
-        if self._pid != os.getpid() or not self._writer:
-            self._pid = os.getpid()
-            self._writer = f"{self._pid}-{token_hex(6)}"
-        self._db.hold(self._writer)
-        now = time.time()
-        self._db.fetch(
-            "INSERT INTO writers VALUES (?, ?, ?, ?) "
-            "ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at",
-            self._writer,
-            self._pid,
-            now,
-            now,
-        )
+    # An open call belongs to a process, which holds a lock. When that is gone, nobody will end the call
 
     @guarded
     def recover(self) -> int:
         """Close the calls of processes that are gone as abandoned. Return how many there were."""
         count = 0
         with self.db.transaction():
-            # Those that have left calls open without having a row are among them.
-            writers = self.db.fetch(
-                "SELECT id, seen_at FROM writers UNION ALL SELECT DISTINCT writer, 0.0 FROM calls "
-                "WHERE writer > '' AND writer NOT IN (SELECT id FROM writers)"
-            )
-            for key, seen in sorted(tuple(row) for row in writers):
+            writers = self.db.fetch("SELECT DISTINCT writer FROM calls WHERE writer > ''")
+            for key in sorted(key for (key,) in writers):
                 if key != self._writer and self.db.is_gone(key):
                     for call in self._calls_where("c.writer = ?", key):
-                        count += self._abandon(call, seen)
-                    self.db.forget_writer(key)
+                        count += self._abandon(call)
         return count
 
-    def _abandon(self, call: StoredCall, seen: float) -> int:
+    def _abandon(self, call: StoredCall) -> int:
         head, session = call.head, self._session(call.head.session_id)
         locale = session.info.get("locale") if session else None
-        record = abandoned(call.record, seen or head.updated_at, locale)
-        row = call_row(record, head.session_id, head.position, head.at, head.updated_at, "")
-        self.codec.compress([row])
+        record = abandoned(call.record, head.updated_at, locale)
+        row = WaitingCall(head.session_id, 0, head.at, head.updated_at, record).to_row()
+        (payload,) = self.codec.compress([row.payload])
         closed = self.db.fetch(
             "UPDATE calls SET status = ?, reason = ?, duration_ms = ?, writer = NULL, size = ?, payload = ? "
             "WHERE session_id = ? AND call_id = ? AND writer IS NOT NULL RETURNING 1",
@@ -206,7 +159,7 @@ class Store(Reader):
             row.reason,
             row.duration_ms,
             row.size,
-            row.payload,
+            payload,
             head.session_id,
             head.call_id,
         )
@@ -243,19 +196,32 @@ class Store(Reader):
     def _write(self, batch: RowBatch, writer: str | None) -> None:
         # All processes write sessions in the same order, so that two never deadlock.
         sessions = sorted(batch.sessions, key=lambda row: row.session_id)
-        self._db.execute_many(_SESSIONS, [astuple(row) for row in sessions])
-        self._show_life()
+        self.db.execute_many(
+            _SESSIONS,
+            [
+                (
+                    one.session_id,
+                    one.cwd,
+                    one.title,
+                    json.dumps(one.info),
+                    one.created_at,
+                    one.updated_at,
+                )
+                for one in sessions
+            ],
+        )
+        self.db.hold(self._writer)
         self._write_calls(batch.calls, writer or self._writer)
-        self._db.execute_many(_MESSAGES, [astuple(row) for row in batch.messages])
+        self.db.execute_many(_MESSAGES, [astuple(row) for row in batch.messages])
 
     def _write_calls(self, calls: Sequence[CallRow], writer: str) -> None:
         values = [(*astuple(row), writer if row.is_open else None) for row in calls]
         # One statement can't write the same row twice.
         is_unique = len({(row.session_id, row.key) for row in calls}) == len(calls)
         rest = len(values) % WIDE if is_unique else len(values)
-        self._db.execute_many(_ONE_CALL, values[:rest])
+        self.db.execute_many(_ONE_CALL, values[:rest])
         for begin in range(rest, len(values), WIDE):
-            self._db.fetch(_WIDE_CALLS, *chain.from_iterable(values[begin : begin + WIDE]))
+            self.db.fetch(_WIDE_CALLS, *chain.from_iterable(values[begin : begin + WIDE]))
 
     def _rename(self, calls: Iterable[CallRow], own_ids: Iterable[str]) -> None:
         """Assign calls ids that no other call of their session has, within a transaction."""
@@ -263,56 +229,9 @@ class Store(Reader):
         for row, own_id in zip(calls, own_ids, strict=True):
             for name in possible_ids(own_id):
                 where = row.session_id, name
-                found = self._db.fetch_value(
+                found = self.db.fetch_value(
                     "SELECT key FROM calls WHERE session_id = ? AND call_id = ?", *where
                 )
                 if taken.get(where, found or row.key) == row.key:
                     taken[where], row.call_id = row.key, name
                     break
-
-    # Upkeep
-
-    @guarded
-    def index(self, limit: int = 200) -> int:
-        """Index calls for the search.
-
-        Args:
-            limit: How many calls to index at most.
-
-        Returns:
-            How many calls were handled. 0 means that nothing is left, or that another process does it.
-        """
-        return retention.index(self.db, retention.FIRST, limit)[1]
-
-    @guarded
-    def prune(self, keep: Retention, *, now: float | None = None, most: int = 500) -> Pruned:
-        """Remove some of what exceeds the limits, and release the space. Call it until it removes nothing.
-
-        Args:
-            keep: The limits.
-            now: The time that ages are measured from. Default: derived from the calls, as a clock may jump.
-            most: How many calls to remove at once.
-
-        Returns:
-            What was removed. If that is no calls and no messages, nothing is left to remove.
-        """
-        while True:
-            with self.db.transaction():
-                pruned = retention.prune(self.db, keep, now, most)
-            if not self.db.release(has_removed=bool(pruned.calls or pruned.messages)):
-                return pruned
-
-    @guarded
-    def forget(self, session_id: str) -> Pruned:
-        """Remove a session, with its calls and messages."""
-        with self.db.transaction():
-            pruned = retention.forget(self.db, column_text(session_id))
-        self.db.release(has_removed=True)
-        return pruned
-
-    @guarded
-    def vacuum(self) -> Vacuumed:
-        """Make the store as small as it can be."""
-        before = self.db.disk_bytes()
-        self.db.vacuum()
-        return Vacuumed(before, self.db.disk_bytes())

@@ -1,27 +1,28 @@
 """Writing to one store, whatever becomes of it: encoding, writing in batches, spooling, upkeep.
 
-Entries wait as sessions report them, then as rows, encoded and compressed; a later state of a call replaces
-an earlier one. A store that can't be written is no reason to stop: users are notified once, the rows wait,
-and the store is tried again and again. `spool` writes them to the local disk meanwhile. What waits in memory
-is bounded: if it becomes too much, the oldest goes, and users are notified of that, too. All of this happens
-in the thread of a `History`, but for `put`, `spool` and `leave`, which any thread may call.
+Entries wait as sessions report them; a later state of a call replaces an earlier one. They become rows,
+encoded and compressed, and are written. A store that can't be written is no reason to stop: users are
+notified once, the rows go into the spool, and the store is tried again and again. If even the spool takes no
+more, rows wait in memory, which is bounded: if it becomes too much, the oldest go, and users are notified of
+that, too. All of this happens in the thread of a `History`, but for `spool` and `leave`, which any thread may
+call: so what waits is spooled also while the thread hangs in a store that does not answer.
 """
 
 from __future__ import annotations
 
 import random
+import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from threading import RLock
 from typing import TypeVar
 
 from msgspec import MsgspecError, Struct
 
-from callsheet.history.codec import Codec
-from callsheet.history.rows import Pruned, Retention, SessionRow
-from callsheet.history.sink import Waiting
-from callsheet.history.spool import Key, Row, Rows, Spool, claimed
+from callsheet.history import spool
+from callsheet.history.call_records import Waiting
+from callsheet.history.rows import Pruned, Retention, RowBatch, SessionRow, WaitingRow
 from callsheet.history.store import Store
 from callsheet.history.store_errors import (
     BadUrl,
@@ -37,11 +38,17 @@ from callsheet.report.humanize import plural
 
 _T = TypeVar("_T")
 
+Key = tuple[str, str]
+"""The session and the key of a row."""
+
 BATCH_ROWS, BATCH_BYTES = 1000, 8 << 20
 """Rows that are written at once, and bytes of them."""
 
 MOST_WAITING = 64 << 20
-"""Bytes that may wait in memory for a store that can't be written."""
+"""Bytes of rows that may wait in memory, where they can't be spooled."""
+
+ROW_BYTES = 500
+"""Bytes that a row takes in memory besides its payload, more or less."""
 
 LEFT = "left"
 """The writer of open calls in a spool whose process is gone: none that lives, so that they are closed."""
@@ -51,6 +58,10 @@ SELDOM = 50
 """Of so many processes that never had time for upkeep, one does at its end."""
 
 _GOES_ON = "The work goes on; what is to be kept waits, and is written when it can be."
+
+
+def _entries(count: int) -> str:
+    return plural(count, "entry", "entries")
 
 
 class HistoryHealth(Struct):
@@ -81,14 +92,13 @@ class Writer:
     ) -> None:
         self.health: HistoryHealth = HistoryHealth()
         self.store: Store = store_at(url)
-        self.spool_file: Spool = Spool(self.store.url)
         self.lock: RLock = RLock()
         self.busy: RLock = RLock()
-        self.entries: dict[Key, Waiting] = {}
-        self.rows: Rows = Rows()
+        self.entries: dict[Key, tuple[SessionRow, Waiting]] = {}
+        self.rows: dict[Key, WaitingRow] = {}
         self.put_count: int = 0
         self.durable: int = 0
-        self._sessions: dict[str, SessionRow] = {}
+        self._spool: spool.Spool = spool.Spool(self.store.url)
         self._keep: Retention = keep
         self._notify_users: Callable[[str], None] = notify
         self._forget_spills: Callable[[list[str]], object] | None = forget_spills
@@ -96,71 +106,54 @@ class Writer:
         self._is_open: bool = False
         self._is_hopeless: bool = False
         self._has_taken_over: bool = False
-        self._claimed: list[Spool] = []
         self._notified: set[str] = set()
-        self._notified_left: int = 0
-        self._kept_up_at: float | None = None
+        self._pruning: Iterator[Pruned] | None = None
+        self._upkeep_at: float | None = None
 
     @property
     def is_behind(self) -> bool:
         """Whether something waits that was to be written."""
-        return bool(self.spool_file) or (bool(self.rows) and self.health.problem is not None)
+        return self._spool.count > 0 or (bool(self.rows) and self.health.problem is not None)
 
     # Writing
 
-    def put(self, key: Key, entry: Waiting, session: SessionRow) -> None:
-        """Add an entry, which replaces an earlier one with the same key. The caller holds `lock`."""
-        self.entries[key] = entry
-        self._sessions[session.session_id] = session
-        self.put_count += 1
-
     def write(self) -> bool:
-        """Write what waits. Return whether it is written. What is not, stays."""
-        count = self.encode()
+        """Write what waits. Return whether it is written. What is not, is spooled."""
+        count = self._encode()
         try:
             self.open()
-            self._write_spool(self.spool_file)
-            self.health.spooled = len(self.spool_file.entries)
-            self._write_rows(self.rows)
+            self._write_spool(self._spool)
+            self._write_rows()
         except Exception as exc:  # noqa: BLE001 - whatever it is, the work goes on
             self._failed(exc)
             return False
         self._set_durable(count)
         problem, self.health.problem = self.health.problem, None
         if problem is not None:
-            text = plural(self.health.lost, "entry was", "entries were")
-            lost = f"; {text} lost" if "lost" in self._notified else ""
+            lost = f"; {_entries(self.health.lost)} lost" if "lost" in self._notified else ""
             self._notify(f"{self.store.url} is written again, with all that has waited{lost}.")
             self._notified.discard("lost")
         return True
 
-    def encode(self) -> int:
-        """Encode the entries that wait, and return how many ever were. What is too much is spooled."""
+    def _encode(self) -> int:
+        """Make rows of the entries that wait. Return how many entries there ever were."""
         with self.busy:
-            count = self._encode(self.store.codec)
-            is_too_much = self.health.problem is not None and self.rows.size > self._limit
-            if is_too_much and not self._spool_rows():
-                self._drop()
-        return count
-
-    def _encode(self, codec: Codec) -> int:
-        """Encode the entries, with a codec of this thread. The caller holds `busy`."""
-        with self.lock:
-            entries, self.entries = self.entries, {}
-            self.rows.sessions |= self._sessions
-            self._sessions = {}
-            count = self.put_count
-        rows: list[Row] = []
-        for entry in entries.values():
-            try:
-                row = entry.to_row()
-                if row.position >> 63:
-                    raise ValueError(f"no position is {row.position}")  # noqa: TRY301
-                rows.append(row)
-            except Exception as exc:  # noqa: BLE001 - whatever it is, the others are stored
-                self._refused(exc)
-        codec.compress(rows)
-        self.rows.add(rows)
+            with self.lock:
+                entries, self.entries = self.entries, {}
+                count = self.put_count
+            made: dict[Key, WaitingRow] = {}
+            for key, (session, entry) in entries.items():
+                try:
+                    row = entry.to_row()
+                    if row.position >> 63:
+                        raise ValueError(f"no position is {row.position}")  # noqa: TRY301
+                    made[key] = session, row
+                except Exception as exc:  # noqa: BLE001 - whatever it is, the others are stored
+                    self._refused(exc)
+            payloads = self.store.codec.compress([row.payload for _, row in made.values()])
+            for (_, row), payload in zip(made.values(), payloads, strict=True):
+                row.payload = payload
+            self.rows |= made
         return count
 
     def _set_durable(self, count: int) -> None:
@@ -168,37 +161,46 @@ class Writer:
         with self.lock:
             self.durable = max(self.durable, count)
 
-    def _write_spool(self, spool: Spool, writer: str | None = None) -> None:
-        """Write what was spooled, in order."""
-        while spool:
-            self._write_rows(spool.first(), writer)
-            spool.done()
-
-    def _write_rows(self, rows: Rows, writer: str | None = None) -> None:
-        """Write rows in batches. A row that can't be written is found, and dropped."""
-        while rows or rows.sessions:
+    def _write_rows(self) -> None:
+        """Write the rows that wait, in batches."""
+        while self.rows:
             with self.busy:
-                batch = rows.batch(self._most, BATCH_BYTES)
-                sessions, rows.sessions = rows.sessions, {}
-            some = [*batch.calls, *batch.messages]
-            try:
-                self.store.write(batch, writer)
-            except HistoryError as exc:
-                # Something in it, or so much of it, can't be written.
-                self._most = max(1, len(some) // 2)
-                is_refused = type(exc) is HistoryError
-                with self.busy:
-                    if not is_refused or len(some) > 1:
-                        rows.sessions = {**sessions, **rows.sessions}
-                    elif not sessions and rows.remove(some):  # else who spools has refused it
-                        self._refused(exc)
-                if not is_refused:
-                    raise
+                some, size = dict[Key, WaitingRow](), 0
+                for key, waiting in self.rows.items():
+                    some[key] = waiting
+                    size += len(waiting[1].payload)
+                    if len(some) >= self._most or size >= BATCH_BYTES:
+                        break
+            self._write(list(some.values()))
+            with self.busy:  # meanwhile, they may have been spooled, or have changed
+                for key, waiting in some.items():
+                    if self.rows.get(key) is waiting:
+                        del self.rows[key]
+
+    def _write_spool(self, some: spool.Spool, writer: str | None = None) -> None:
+        """Write what was spooled, in order."""
+        while rows := some.first(self._most):
+            self._write(list(rows.values()), writer)
+            some.remove(rows)
+            self.health.spooled = self._spool.count
+
+    def _write(self, rows: Sequence[WaitingRow], writer: str | None = None) -> None:
+        """Write rows at once. One that can't be written to any store is found, and dropped."""
+        try:
+            self.store.write(RowBatch.of(rows), writer)
+        except HistoryError as exc:
+            half = len(rows) // 2
+            self._most = max(1, half)  # a store may have no time for so much
+            if type(exc) is not HistoryError:
+                raise
+            if not half:
+                self._refused(exc)
             else:
-                with self.busy:
-                    rows.remove(some)
-                self._most = min(BATCH_ROWS, 2 * self._most)
-                self.health.written += len(some)
+                self._write(rows[:half], writer)
+                self._write(rows[half:], writer)
+        else:
+            self._most = min(BATCH_ROWS, 2 * self._most)
+            self.health.written += len(rows)
 
     def open(self) -> None:
         """Open the store, if it is not open."""
@@ -225,33 +227,32 @@ class Writer:
     def _take_over(self) -> None:
         """Write what processes have spooled that are gone."""
         before = self.health.written
-        self._claimed += claimed(self.store.url)
-        while self._claimed:
-            spool = self._claimed[0]
+        for file in spool.left_files(self.store.url):
             try:
-                self._write_spool(spool, LEFT)
-            except (OSError, MsgspecError) as exc:
-                self._notify(sentence(f"What waits in {spool.file} can't be read: {exc}"))
-            self._claimed.pop(0).close()
-        entries = self.health.written - before
-        if entries:
+                left = spool.claimed(self.store.url, file)
+                if left is not None:
+                    try:
+                        self._write_spool(left, LEFT)
+                    finally:
+                        left.close()
+            except (OSError, MsgspecError, sqlite3.Error) as exc:
+                self._notify(sentence(f"What waits in {file} can't be read: {exc}"))
+        if entries := self.health.written - before:
             self.store.recover()
-            text = plural(entries, "entry that", "entries that")
-            verb = "is" if entries == 1 else "are"
-            self._notify(f"{text} could not be written earlier {verb} kept now.")
+            self._notify(f"Wrote {_entries(entries)} that earlier processes could not write.")
 
     def _close_store(self) -> None:
         """Close the store. A damaged one is set aside when it is opened again."""
         with suppress(Exception):
             self.store.close()
-        self._is_open = False
+        self._is_open, self._pruning = False, None
 
     # The spool
 
     def spool(self) -> None:
-        """Write what waits to the local disk."""
+        """Put what waits on the local disk."""
         with self.busy:
-            count = self._encode(Codec())  # a codec belongs to one thread
+            count = self._encode()
             if self.durable < count and self._spool_rows():
                 self._set_durable(count)
 
@@ -260,54 +261,44 @@ class Writer:
         if self._is_hopeless or not self.rows:
             return not self._is_hopeless
         try:
-            self.spool_file.append(self.rows.batch())
+            self._spool.append(self.rows.values())
         except Exception as exc:  # noqa: BLE001 - whoever flushes gets an answer
             text = "What waits can't be spooled, and is in memory only"
             self._notify(sentence(f"{text}: {exc}"), once="spool")
             return False
-        self.rows.clear()  # in place: the thread may be about to write them
+        self.rows.clear()
         self._notified.discard("spool")
-        self.health.spooled = len(self.spool_file.entries)
+        self.health.spooled = self._spool.count
         return True
 
     def leave(self) -> None:
         """Spool what waits, and notify of what becomes of it: the process ends."""
         with self.busy:
-            self._encode(Codec())
+            self._encode()
             if not self._spool_rows():
-                lost = self.rows.remove_oldest(0)
+                lost = self._drop_to(0)
                 if lost and not self._is_hopeless:
-                    self.health.lost += lost
-                    text = plural(lost, "entry", "entries")
-                    end = "is lost" if lost == 1 else "are lost"
-                    self._notify(f"{text} could not be written to {self.store.url}, and {end}.")
-            left = len(self.spool_file.entries) if self.spool_file else 0
-            if left != self._notified_left:
-                self._notified_left = left
-                wait, are = ("waits", "is") if left == 1 else ("wait", "are")
-                text = f"{plural(left, 'entry', 'entries')} for {self.store.url}"
-                file = self.spool_file.file
-                self._notify(f"{text} {wait} in {file}, and {are} written the next time.")
+                    self._notify(
+                        f"{_entries(lost)} could not be written to {self.store.url}: lost."
+                    )
+            if self._spool.count:
+                text = f"{_entries(self._spool.count)} for {self.store.url}"
+                text += f" will be written the next time, from {self._spool.file}."
+                self._notify(text, once=text)
 
     def end(self) -> None:
         """Close the store. What could not be written is spooled, for the next process."""
         self.leave()
-        if self._kept_up_at is None and random.randrange(SELDOM) == 0:
+        if self._upkeep_at is None and random.randrange(SELDOM) == 0:
             self.upkeep()
         self._close_store()
-        self.drop_claimed()
-        with suppress(OSError):
-            self.spool_file.close()
-
-    def drop_claimed(self) -> None:
-        """Leave to others what other processes have left."""
-        while self._claimed:
-            self._claimed.pop().drop()
+        with suppress(OSError, sqlite3.Error):
+            self._spool.close()
 
     # How it goes
 
     def _failed(self, exc: Exception) -> None:
-        """Notify once of what is wrong, and hold what waits within its bounds."""
+        """Notify once of what is wrong, and put what waits in safety."""
         if not isinstance(exc, HistoryError):
             exc = HistoryError(f"{type(exc).__name__}: {exc}")
         self._has_taken_over = False  # meanwhile, others may have left something
@@ -316,7 +307,22 @@ class Writer:
         if isinstance(exc, StoreDamaged):
             self._close_store()
         with self.busy:
-            self._drop()
+            self.spool()
+            if self._drop_to(0 if self._is_hopeless else MOST_WAITING) and not self._is_hopeless:
+                much = f"More than {MOST_WAITING >> 20} MB wait for {self.store.url} in memory"
+                self._notify(f"{much}: the oldest calls are let go.", once="lost")
+
+    def _drop_to(self, limit: int) -> int:
+        """Drop the oldest rows, until `limit` bytes are left at most. Return how many that were."""
+        sizes = {key: len(row.payload) + ROW_BYTES for key, (_, row) in self.rows.items()}
+        size, lost = sum(sizes.values()), 0
+        for key, bytes_ in sizes.items():
+            if size <= limit:
+                break
+            del self.rows[key]
+            size, lost = size - bytes_, lost + 1
+        self.health.lost += lost
+        return lost
 
     def stuck(self, why: str) -> None:
         """Record that nothing can be written for now, and notify of it once."""
@@ -330,18 +336,6 @@ class Writer:
         self._notify(
             sentence(f"An entry can't be kept: {type(exc).__name__}: {exc}"), once="refused"
         )
-
-    @property
-    def _limit(self) -> int:
-        return 0 if self._is_hopeless else MOST_WAITING
-
-    def _drop(self) -> None:
-        """Drop the oldest rows, until what waits is small enough."""
-        lost = self.rows.remove_oldest(self._limit)
-        self.health.lost += lost
-        if lost and not self._is_hopeless:
-            much = f"More than {MOST_WAITING >> 20} MB wait for {self.store.url} in memory"
-            self._notify(f"{much}: the oldest calls are let go.", once="lost")
 
     def _notify(self, text: str, once: str | None = None) -> None:
         if once is not None:
@@ -360,16 +354,19 @@ class Writer:
         try:
             if self.store.index():
                 return True
-            if self._kept_up_at is None or time.monotonic() - self._kept_up_at > UPKEEP_EVERY:
-                pruned = self.store.prune(self._keep)
+            if self._pruning is None:
+                if self._upkeep_at and time.monotonic() - self._upkeep_at < UPKEEP_EVERY:
+                    return False
+                self._pruning = self.store.prune(self._keep)
+            pruned = next(self._pruning, None)
+            if pruned is not None:
                 self.release_spills(pruned)
-                if pruned.calls or pruned.messages:
-                    return True
-                self._kept_up_at = time.monotonic()
+                return True
+            self._pruning, self._upkeep_at = None, time.monotonic()
         except StoreDamaged:
             self._close_store()
         except Exception:  # noqa: BLE001 - whatever it is, the next write reports it
-            return False
+            self._pruning = None
         return False
 
     def release_spills(self, pruned: Pruned) -> None:

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, cast
 import msgspec
 from msgspec.structs import replace
 
-from callsheet.limits.text import Phrases, bound_text, localized, size_of, text_fits
+from callsheet.limits.text import Phrases, bound_text, localized, size_of
 from callsheet.limits.truncation import LINK_ROOM, Cut, Spill
 from callsheet.limits.values import Member, share_out
 from callsheet.report.content import (
@@ -50,15 +50,6 @@ _CONTEXT = 3
 _COMMA = 1
 
 
-def content_fits(items: tuple[ToolCallContent, ...], limit: int) -> bool:
-    """Return whether content is within a limit."""
-    if len(items) == 1:
-        item = items[0]
-        if type(item) is TextContent and _is_plain(item):
-            return text_fits(item.text, limit - _BLOCK)
-    return content_size(items) <= limit
-
-
 def content_size(items: tuple[ToolCallContent, ...]) -> int:
     """Return the bytes that content takes on the wire at most."""
     return 2 + sum(item_size(item) + _COMMA for item in items)
@@ -77,7 +68,7 @@ def bound_content(
     items: tuple[ToolCallContent, ...], limit: int, phrases: Phrases = None
 ) -> tuple[tuple[ToolCallContent, ...], list[Cut]]:
     """Return content that takes at most `limit` bytes, links to its spills included, and what was cut."""
-    if content_fits(items, limit):
+    if content_size(items) <= limit:
         return items, []
     low = min(_ITEM, limit // 4)
     sizes = [item_size(item) for item in items]
@@ -278,7 +269,10 @@ def _without(
         if type(value) not in _LEAST or len(value) < _LEAST[type(value)]:
             continue  # nearly all are too small to be worth a look
         printable = key in PRINTED if kind is dict else known
-        fresh = _without(value, printed, others, depth - 1, printable)
+        if type(value) is str:
+            fresh = IN_CONTENT if _is_shown(value, printed, others, printable) else value
+        else:
+            fresh = _without(value, printed, others, depth - 1, printable)
         if fresh is not value:
             out = raw.copy() if out is raw else out
             out[key] = fresh

@@ -15,17 +15,10 @@ from typing import Any
 from msgspec import Struct, to_builtins
 from msgspec.structs import force_setattr
 
-from callsheet.limits.content import bound_content, content_fits, without_repeats
-from callsheet.limits.text import (
-    WIDEST,
-    Bounded,
-    Phrases,
-    bound_line,
-    bound_text,
-    size_of,
-)
+from callsheet.limits.content import bound_content, content_size, without_repeats
+from callsheet.limits.text import WIDEST, Bounded, Phrases, bound_line, bound_text, size_of
 from callsheet.limits.truncation import LINK_ROOM, Cut, CutPlan, Spill
-from callsheet.limits.values import Member, bound_value, share_out, value_fits
+from callsheet.limits.values import Member, bound_value, share_out
 from callsheet.report.content import ToolCallContent
 from callsheet.report.errors import InvalidValue
 from callsheet.report.fields import ToolCallLocation
@@ -109,12 +102,11 @@ def bound_report(
 
 
 def _fits(name: str, value: Any, limits: Limits) -> bool:
-    limit = _FIELDS[name][1](limits)
     if name == "content":
-        return content_fits(value, limit)
-    if name == "locations":
-        return sum(map(_place_size, value)) <= limit
-    return value_fits(value, limit)
+        size = content_size(value)
+    else:
+        size = sum(map(_place_size, value)) if name == "locations" else size_of(value)
+    return size <= _FIELDS[name][1](limits)
 
 
 def _cut(fields: Mapping[str, Any], limits: Limits, phrases: Phrases) -> CutPlan:
@@ -156,11 +148,10 @@ def _last_places(places: tuple[ToolCallLocation, ...], limit: int) -> tuple[Tool
 
 
 def _place_size(place: ToolCallLocation) -> int:
-    """Return about how many bytes a place takes, quickly: paths are nearly always as long as they look."""
+    """Return the bytes that a place takes at most; of short paths, generously."""
     path = place.path
-    if place.meta is None and place.extra is None and len(path) < 64:
-        return len(path) * WIDEST + 40
-    return size_of(place)
+    is_short = place.meta is None and place.extra is None and len(path) < 64
+    return len(path) * WIDEST + 40 if is_short else size_of(place)
 
 
 _FIELDS: dict[str, tuple[str, Callable[[Limits], int]]] = {

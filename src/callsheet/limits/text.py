@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from callsheet.report.graphemes import joined
+from callsheet.report.humanize import plural
 from callsheet.report.json import JsonValue
 
 Phrases: TypeAlias = Callable[..., str] | None
@@ -29,24 +30,16 @@ ELLIPSIS = "…"
 """The notice where there is no room for more. Also the key, in an object, of what was left out of it."""
 
 ENGLISH: dict[str, str] = {
-    "text_cut": "… {bytes:,} bytes left out …",
-    "lines_cut": "… {bytes:,} bytes ({lines:,} lines) left out …",
-    "items_cut": "… {count:,} items left out …",
-    "keys_cut": "… {count:,} keys left out …",
+    "text_cut": "… {bytes} left out …",
+    "lines_cut": "… {bytes} ({lines}) left out …",
+    "items_cut": "… {count} left out …",
+    "keys_cut": "… {count} left out …",
     "too_deep": "… nested too deep …",
     "cycle": "… contains itself …",
-    "data_cut": "{mime}: {bytes:,} bytes left out",
-    "link_name": "the whole {field} ({bytes:,} bytes)",
+    "data_cut": "{mime}: {bytes} left out",
+    "link_name": "the whole {field} ({bytes})",
 }
 """Every key, with the values that its phrase takes."""
-
-_SINGULAR: dict[str, str] = {
-    "text_cut": "… 1 byte left out …",
-    "lines_cut": "… {bytes:,} bytes (1 line) left out …",
-    "items_cut": "… 1 item left out …",
-    "keys_cut": "… 1 key left out …",
-}
-_COUNTED = {"text_cut": "bytes", "lines_cut": "lines", "items_cut": "count", "keys_cut": "count"}
 
 
 def localized(phrases: Phrases, key: str, **values: int | str) -> str:
@@ -56,8 +49,12 @@ def localized(phrases: Phrases, key: str, **values: int | str) -> str:
 
 def english(key: str, **values: int | str) -> str:
     """Return the English phrase for a key."""
-    single = key in _COUNTED and values[_COUNTED[key]] == 1
-    return (_SINGULAR if single else ENGLISH)[key].format(**values)
+    nouns = {"bytes": "byte", "lines": "line", "count": "key" if key == "keys_cut" else "item"}
+    written = {
+        name: plural(value, nouns[name]) if isinstance(value, int) else value
+        for name, value in values.items()
+    }
+    return ENGLISH[key].format(**written)
 
 
 _ESCAPE = re.compile(
@@ -73,26 +70,21 @@ _ONE_BYTE = "\x90\x98\x9b\x9d\x9e\x9f"
 
 def cut_before(text: str, at: int) -> int:
     """Return the last place up to `at` where the text may be cut."""
-    at = min(max(at, 0), len(text))
-    while True:
-        start, _ = _escape_around(text, at)
-        while start > 0 and joined(text, start):
-            start -= 1
-        if start == at:
-            return at
-        at = start
+    return _cut_near(text, at, -1)
 
 
 def cut_after(text: str, at: int) -> int:
     """Return the first place from `at` on where the text may be cut."""
-    at = min(max(at, 0), len(text))
-    while True:
-        _, end = _escape_around(text, at)
-        while end < len(text) and joined(text, end):
-            end += 1
-        if end == at:
-            return at
-        at = end
+    return _cut_near(text, at, 1)
+
+
+def _cut_near(text: str, at: int, step: int) -> int:
+    at, before = min(max(at, 0), len(text)), -1
+    while at != before:  # leaving a grapheme may lead into an escape sequence, and so on
+        before, at = at, _escape_around(text, at)[step > 0]
+        while 0 < at < len(text) and joined(text, at):
+            at += step
+    return at
 
 
 def _escape_around(text: str, at: int) -> tuple[int, int]:
@@ -128,28 +120,11 @@ class Bounded(Struct, frozen=True):
     value: JsonValue
     kept_bytes: int
     total_bytes: int
-    left_out_lines: int = 0
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether anything was left out."""
-        return self.kept_bytes < self.total_bytes
-
-    @property
-    def left_out_bytes(self) -> int:
-        """How many bytes were left out."""
-        return self.total_bytes - self.kept_bytes
 
 
 def size_of(value: JsonValue) -> int:
     """Return the bytes that a JSON value takes on the wire."""
     return len(_encode(value))
-
-
-def text_fits(text: str, limit: int) -> bool:
-    """Return whether a text is within a limit. Most are so small that this needs no encoding."""
-    length = len(text)
-    return length * WIDEST + _QUOTES <= limit or (length < limit and size_of(text) <= limit)
 
 
 def utf8_size(text: str) -> int:
@@ -160,7 +135,7 @@ def utf8_size(text: str) -> int:
 def bound_text(text: str, limit: int, *, phrases: Phrases = None) -> Bounded:
     """Return a text that takes at most `limit` bytes as JSON: the same, or its head and tail."""
     total = utf8_size(text)
-    if text_fits(text, limit):
+    if size_of(text) <= limit:
         return Bounded(text, total, total)
     room = max(limit, SMALLEST) - _QUOTES
     notice = _notice(phrases, total, text.count("\n"))
@@ -173,12 +148,12 @@ def bound_text(text: str, limit: int, *, phrases: Phrases = None) -> Bounded:
         if over <= 0:
             return found
         spare += over  # a phrase may be longer for a smaller number
-    return Bounded(ELLIPSIS if room >= len(ELLIPSIS.encode()) else "", 0, total, text.count("\n"))
+    return Bounded(ELLIPSIS if room >= len(ELLIPSIS.encode()) else "", 0, total)
 
 
 def bound_line(text: str, limit: int) -> str:
     """Return a text on one line within a limit, with an ellipsis in its middle where it was cut."""
-    if text_fits(text, limit):
+    if size_of(text) <= limit:
         return text
     room = max(limit, SMALLEST) - _QUOTES - len(ELLIPSIS.encode())
     if room < 0:
@@ -208,11 +183,11 @@ def _head_and_tail(text: str, room: int, total: int, phrases: Phrases) -> Bounde
     tail = _fitting_tail(text, room - _escaped_size(text[:head]))
     tail = max(cut_after(text, _line_end_after(text, tail)), head)
     gone = text[head:tail]
-    gone_bytes, gone_lines = utf8_size(gone), gone.count("\n")
+    gone_bytes = utf8_size(gone)
     glue = "\n" if head and text[head - 1] != "\n" else ""
-    notice = _notice(phrases, gone_bytes, gone_lines)
+    notice = _notice(phrases, gone_bytes, gone.count("\n"))
     value = f"{text[:head]}{glue}{notice}\n{text[tail:]}"
-    return Bounded(value, total - gone_bytes, total, gone_lines)
+    return Bounded(value, total - gone_bytes, total)
 
 
 def _line_end_before(text: str, at: int) -> int:

@@ -35,7 +35,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from callsheet.limits.text import ELLIPSIS, SMALLEST, WIDEST, Phrases, localized, size_of
+from callsheet.limits.text import ELLIPSIS, SMALLEST, Phrases, localized, size_of
 from callsheet.limits.values import bound_value, free_key
 from callsheet.report.json import MAX_DEPTH, MAX_INT_BITS, JsonObject, JsonValue
 
@@ -46,8 +46,8 @@ MAX_ITEMS = 1_000_000
 """Members of lists and objects, at any depth, that a value has at most. It bounds the time."""
 
 _INT_END = 1 << 64
-_LONGEST_SCALAR = 28
-"""Bytes that a number (of 64 bits), true, false or null takes at most, with what stands around it."""
+_WIDEST_UNIT = 32
+"""Bytes, as JSON, that one unit of a copy's `room` takes at most: a character, or a number with a comma."""
 
 _MOST_STEPS = 6
 _KEY_DEPTH = 4
@@ -61,34 +61,17 @@ def jsonsafe(
     phrases: Phrases = None,
 ) -> JsonValue:
     """Return a JSON value for any value, nested and sized within limits. Clean ones come back as they are."""
-    if type(value) is dict and max_depth > 0 and _is_flat_and_small(value, max_bytes):
-        return value
     deepest, limit = min(max_depth, MAX_DEPTH), max(max_bytes, SMALLEST)
     for depth in (deepest, deepest // 4, 1):  # near the end of the stack, less must do
         try:
-            safe = _Copy(limit, phrases).of(value, depth)
+            copy = _Copy(limit, phrases)
+            safe = copy.of(value, depth)
+            if (limit - copy.room) * _WIDEST_UNIT < limit:  # nearly all need not be measured
+                return safe
             return bound_value(safe, limit, phrases=phrases).value
         except Exception:  # noqa: BLE001 - whatever it is, a report goes on
             continue
     return ELLIPSIS if limit >= size_of(ELLIPSIS) else ""
-
-
-def _is_flat_and_small(fields: dict[Any, Any], room: int) -> bool:
-    """See quickly what is nearly always so: a few fields of plain text and numbers."""
-    try:
-        for key, item in fields.items():
-            kind = type(item)
-            if type(key) is not str or not key.isascii():
-                return False
-            if kind is str and item.isascii():
-                room -= (len(key) + len(item) + 2) * WIDEST
-            elif kind is bool or item is None or (kind is int and -_INT_END < item < _INT_END):
-                room -= len(key) * WIDEST + _LONGEST_SCALAR
-            else:
-                return False
-    except RuntimeError:  # another thread changes it
-        return False
-    return room > SMALLEST
 
 
 def fix_text(text: str) -> str:
@@ -144,6 +127,7 @@ class _Copy:
         """Return a whole number that is too long for many readers as text."""
         bits = value.bit_length()
         if bits <= MAX_INT_BITS:
+            self.room -= bits // 64
             return value
         if bits > 4 * max(self.room, 0):
             return f"<int of {bits:,} bits>"

@@ -25,7 +25,6 @@ from callsheet.limits.text import (
     bound_text,
     localized,
     size_of,
-    text_fits,
 )
 from callsheet.report.json import JsonObject, JsonValue
 
@@ -80,11 +79,6 @@ def _filled(members: list[Member], room: int) -> list[int]:
 
     top = max((member.size for member in members), default=0)
     return shares(bisect_right(range(1, top + 1), room, key=lambda level: sum(shares(level))))
-
-
-def value_fits(value: JsonValue, limit: int) -> bool:
-    """Return whether a JSON value is within a limit."""
-    return text_fits(value, limit) if type(value) is str else size_of(value) <= limit
 
 
 def bound_value(value: JsonValue, limit: int, *, phrases: Phrases = None) -> Bounded:

@@ -1,7 +1,7 @@
 """Rewrites a result that was built by hand into the helpers, as one edit of the text.
 
 The arguments stay as they are written; the new code is one line, for a formatter to break. What
-can't be moved without a decision (fields from `**kwargs`, a failure without a message, a comment
+can't be moved without a decision (a dict, fields from `**kwargs`, a failure without a message, a comment
 between the fields) is refused with the reason, for a person to do.
 """
 
@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from callsheet.lint.module import FIELDS, MadeResult, Module, Way, dict_items, is_empty
-from callsheet.lint.names import RESULT
+from callsheet.lint.module import FIELDS, MadeResult, Module, dict_items, is_empty
 
 _LONGEST = 100
-"""New code that is longer is shown without its arguments."""
+"""Characters of new code that a message shows."""
 
 _DATA = (ast.List, ast.Dict, ast.Tuple, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 _EFFECTS = (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
@@ -33,8 +33,11 @@ class Edit:
 
     node: ast.expr
     text: str
-    shown: str
-    """The new code as a message shows it."""
+
+    @property
+    def shown(self) -> str:
+        """The new code as a message shows it."""
+        return textwrap.shorten(self.text, _LONGEST, placeholder=" …")
 
 
 def rewrite(made: MadeResult, module: Module) -> Edit:
@@ -45,21 +48,18 @@ def rewrite(made: MadeResult, module: Module) -> Edit:
     """
     if any(isinstance(parent, ast.JoinedStr) for parent in module.ancestors(made.node)):
         raise Refused("it stands inside of an f-string")
+    if not isinstance(made.node, ast.Call):
+        raise Refused("which of its keys are metadata is for you to decide")
     if not made.whole:
         raise Refused("some of its fields can't be seen, or are no fields of a result")
-    rewriter = _Rewriter(made, module)
-    if made.way is Way.DICT:
-        rewriter.check_dict()
+    rewriter = _Rewriter(made, made.node.func, module)
     if rewriter.has_comments():
         raise Refused("there are comments between its fields")
     if any(isinstance(part, _EFFECTS) for part in ast.walk(made.node)):
         raise Refused("its parts would run in another order")
     calls = [rewriter.head(), *rewriter.chain()]
     text = ".".join(f"{name}({arguments})" if name else arguments for name, arguments in calls)
-    shown = text
-    if len(text) > _LONGEST or "\n" in text:
-        shown = ".".join(f"{name}(…)" if name else "(…)" for name, _ in calls)
-    return Edit(made.node, text, shown)
+    return Edit(made.node, text)
 
 
 def comments_in(code: str) -> Iterator[tuple[int, str]]:
@@ -76,22 +76,11 @@ def comments_in(code: str) -> Iterator[tuple[int, str]]:
 class _Rewriter:
     """Writes the new code for one result, or raises `Refused`."""
 
-    def __init__(self, made: MadeResult, module: Module) -> None:
+    def __init__(self, made: MadeResult, maker: ast.expr, module: Module) -> None:
         self._made = made
+        self._maker = maker
         self._arguments = made.arguments
         self._module = module
-
-    def check_dict(self) -> None:
-        """Refuse a dict that a tool does not return as it is, or that no live call can replace."""
-        tool, parent = self._made.tool, self._module.names.parents.get(self._made.node)
-        if tool is None or tool.call is None:
-            raise Refused(
-                "there is no call to make it with; take `call: Call` as the first parameter"
-            )
-        if not isinstance(parent, (ast.Return, ast.Yield)):
-            raise Refused("it is not returned as it is written")
-        if tool.node.returns is not None and not self._module.is_a(tool.node.returns, RESULT):
-            raise Refused(f"{tool.name} is annotated to return something else; change that first")
 
     def has_comments(self) -> bool:
         """Return whether comments stand in the code, which would be lost."""
@@ -102,7 +91,7 @@ class _Rewriter:
         if self._made.success is not None:
             return self._helper(self._made.success)
         test = self._arguments.get("success")
-        if test is None or self._made.way is Way.DICT:
+        if test is None:
             raise Refused("whether it's a success can't be seen; write both cases out")
         good, bad = (f"{name}({arguments})" for name, arguments in map(self._helper, (True, False)))
         return "", f"({good} if ({self._source(test)}) else {bad})"
@@ -114,14 +103,11 @@ class _Rewriter:
         call = None if self._made.tool is None else self._made.tool.call
         if call is not None and self._is_known_by(call):
             return f"{call}.{name}", answer
-        if self._made.way is Way.DICT:
-            raise Refused("its call id is not that of the call")
         for field, what in (("call_id", "call id"), ("tool_name", "tool name")):
             if is_empty(self._arguments.get(field)):
                 raise Refused(f"it has no {what}")
         call_id, tool_name = (self._source(self._arguments[field]) for field in FIELDS[:2])
-        assert isinstance(self._made.node, ast.Call)
-        return f"{self._source(self._made.node.func)}.{name}", f"{call_id}, {tool_name}, {answer}"
+        return f"{self._source(self._maker)}.{name}", f"{call_id}, {tool_name}, {answer}"
 
     def _is_known_by(self, call: str) -> bool:
         """Return whether the call itself knows what is passed as id and name."""
@@ -136,17 +122,13 @@ class _Rewriter:
     def _answer(self, success: bool) -> str:
         """Return the text that the helper is passed."""
         output, error = self._text("output"), self._text("error")
-        message = self._text("message") if self._made.way is Way.DICT else None
-        if message and output:
-            raise Refused("it has an output and a message")
         if success:
             if error is not None and self._made.success:
                 raise Refused("it's a success with an error")
-            answer = output or message
-            if answer is None:
+            if output is None:
                 raise Refused("it has no output")
-            return answer
-        error = error or message or (output if self._made.success is False else None)
+            return output
+        error = error or (output if self._made.success is False else None)
         if error is None:
             raise Refused("it has no message for when it fails")
         return error if output in (None, error) else f"{error}, output={output}"
@@ -160,7 +142,7 @@ class _Rewriter:
                 return None
             if isinstance(value, ast.BoolOp) and is_empty(value.values[-1]):
                 if len(value.values) > 2 or isinstance(value.op, ast.And):
-                    raise Refused("what it says may be None")
+                    raise Refused("its text may be None")
                 value = value.values[0]
             elif isinstance(value, ast.IfExp) and is_empty(value.body):
                 left_out.append(value.test)
@@ -173,7 +155,7 @@ class _Rewriter:
         if any(isinstance(part, ast.Call) for one in left_out for part in ast.walk(one)):
             raise Refused("a part of it that does something would be left out")
         if isinstance(value, _DATA):
-            raise Refused("what it says is data, not text")
+            raise Refused("its text is data")
         handlers = (
             one for one in self._module.ancestors(value) if isinstance(one, ast.ExceptHandler)
         )
@@ -184,9 +166,7 @@ class _Rewriter:
     def chain(self) -> Iterator[tuple[str, str]]:
         """Yield what is chained to the helper, by name and arguments."""
         for field, value in self._arguments.items():
-            if field in FIELDS[:5] or (field == "message" and self._made.way is Way.DICT):
-                continue
-            if field in FIELDS and is_empty(value):
+            if field in FIELDS[:5] or is_empty(value):
                 continue
             if field == "metadata":
                 yield from self._metadata(value)
@@ -195,12 +175,10 @@ class _Rewriter:
                 if any(isinstance(part, ast.Constant) and part.value is None for part in parts):
                     raise Refused("its exit code or time may be None; chain it where it's a number")
                 yield f"with_{field.removesuffix('_ms')}", self._source(value)
-            elif field == "content" and self._made.way is not Way.DICT:
+            else:  # its content
                 if not isinstance(value, (ast.List, ast.Tuple)):
                     raise Refused("its content is not written out here; chain .with_content(*…)")
                 yield "with_content", ", ".join(map(self._source, value.elts))
-            else:
-                yield "with_metadata", f'"{field}", {self._source(value)}'
 
     def _metadata(self, value: ast.expr) -> Iterator[tuple[str, str]]:
         if isinstance(value, ast.Dict) and len(dict_items(value)) == len(value.keys):

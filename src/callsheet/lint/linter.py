@@ -1,4 +1,4 @@
-"""Lint and fix one text. Pure: the contents of other files come in through a function."""
+"""Lint and fix one text. Pure: nothing is read or written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from callsheet.lint.fix import Edit, comments_in
 from callsheet.lint.module import Module
-from callsheet.lint.names import PACKAGE, RESULT, Follow
+from callsheet.lint.names import PACKAGE, RESULT
 from callsheet.lint.rules import RULES, Hit, LintRule
 
 _WORTH_A_LOOK = (RESULT, PACKAGE, "call_id", "@tool")
@@ -23,14 +23,14 @@ _IGNORE = re.compile(r"#\s*callsheet:\s*ignore(?P<file>-file)?(?:\[(?P<rules>[^\
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
-class Unparsable(Exception):
-    """A text that isn't Python. The message is the place and the cause."""
+@dataclass(slots=True)
+class CannotLint(Exception):
+    """A text that isn't Python, or a file that can't be read or written, and why."""
 
-    def __init__(self, message: str, line: int = 1, column: int = 1) -> None:
-        super().__init__(message)
-        self.message: str = message
-        self.line: int = line
-        self.column: int = column
+    path: str
+    message: str
+    line: int | None = None
+    column: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,6 @@ def lint_text(
     path: str = "<text>",
     *,
     rules: Sequence[LintRule] = RULES,
-    follow: Follow | None = None,
     is_test: bool = False,
 ) -> list[LintFinding]:
     """Return what breaks the rules in a text, in order.
@@ -80,19 +79,16 @@ def lint_text(
         text: The code.
         path: Where it stands, for the findings.
         rules: The rules to check.
-        follow: Returns the dotted name behind an import; by default the name as it is written.
         is_test: Whether it is a test, in which some rules don't hold.
 
     Raises:
-        Unparsable: the text isn't Python.
+        CannotLint: the text isn't Python.
     """
-    tree = _parse(text)
+    tree = _parse(text, path)
     if not any(word in text for word in _WORTH_A_LOOK):
         return []
     try:
-        module = Module(
-            text, tree, follow or (lambda name, level, one: f"{'.' * level}{name}.{one}")
-        )
+        module = Module(text, tree)
         ignored = _ignored(text)
         found = {
             _finding(rule, hit, path, text): None
@@ -102,7 +98,7 @@ def lint_text(
             if not {rule.id, rule.category, "*"} & _ignored_at(hit.node, module, ignored)
         }
     except RecursionError as exc:
-        raise Unparsable(_TOO_DEEP) from exc
+        raise CannotLint(path, _TOO_DEEP) from exc
     return sorted(found, key=lambda finding: (finding.line, finding.column, finding.rule))
 
 
@@ -115,18 +111,18 @@ def _finding(rule: LintRule, hit: Hit, path: str, text: str) -> LintFinding:
     )
 
 
-def _parse(text: str) -> ast.Module:
+def _parse(text: str, path: str) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a bad escape in somebody's text isn't ours to report
             return ast.parse(text)
     except SyntaxError as exc:
         message = f"{exc.msg} (as Python {_VERSION} reads it)"
-        raise Unparsable(message, exc.lineno or 1, exc.offset or 1) from exc
+        raise CannotLint(path, message, exc.lineno or 1, exc.offset or 1) from exc
     except ValueError as exc:
-        raise Unparsable(str(exc)) from exc
+        raise CannotLint(path, str(exc)) from exc
     except (RecursionError, MemoryError) as exc:
-        raise Unparsable(_TOO_DEEP) from exc
+        raise CannotLint(path, _TOO_DEEP) from exc
 
 
 # Comments that silence rules: `# callsheet: ignore[rule]` in a statement, `ignore-file[rule]` for all.
@@ -166,43 +162,31 @@ def fix_text(
     path: str = "<text>",
     *,
     rules: Sequence[LintRule] = RULES,
-    follow: Follow | None = None,
     is_test: bool = False,
 ) -> Fixed:
     """Fix what can be fixed; takes what `lint_text` takes. Fixing the outcome again changes nothing.
 
     Raises:
-        Unparsable: the text isn't Python.
+        CannotLint: the text isn't Python.
     """
     done: list[LintFinding] = []
-    broken: set[tuple[int, int]] = set()
     while True:
-        found = lint_text(text, path, rules=rules, follow=follow, is_test=is_test)
+        found = lint_text(text, path, rules=rules, is_test=is_test)
         # The last one first, so that places before it stay what they were.
-        fixable = [one for one in found if one.edit and (one.line, one.column) not in broken]
-        if not fixable:
+        finding = next((one for one in reversed(found) if one.edit is not None), None)
+        if finding is None:
             return Fixed(text, done[::-1], found)
-        finding = fixable[-1]
-        fixed = _applied(text, finding)
-        if fixed is None:
-            broken.add((finding.line, finding.column))
-        else:
-            text = fixed
-            done.append(finding)
+        text = _applied(text, finding)
+        done.append(finding)
 
 
-def _applied(text: str, finding: LintFinding) -> str | None:
-    """Return the text with the edit of a finding; None if that would break the code."""
+def _applied(text: str, finding: LintFinding) -> str:
+    """Return the text with the edit of a finding."""
     assert finding.edit is not None
     node = finding.edit.node
     start = _offset(text, node.lineno, node.col_offset)
     end = _offset(text, node.end_lineno or 0, node.end_col_offset or 0)
-    fixed = text[:start] + finding.edit.text + text[end:]
-    try:
-        _parse(fixed)
-    except Unparsable:
-        return None
-    return fixed
+    return text[:start] + finding.edit.text + text[end:]
 
 
 def _offset(text: str, line: int, column: int) -> int:

@@ -17,7 +17,6 @@ from callsheet.lint.names import (
     CALL,
     EXECUTORS,
     RESULT,
-    Follow,
     Function,
     Names,
     our_name,
@@ -59,11 +58,6 @@ class ToolFunction:
     call: str | None
     """The parameter that is the live call."""
 
-    @property
-    def name(self) -> str:
-        """The function's name."""
-        return self.node.name
-
 
 class Way(Enum):
     """How a result is made."""
@@ -96,10 +90,10 @@ class MadeResult:
 class Module:
     """A parsed file."""
 
-    def __init__(self, text: str, tree: ast.Module, follow: Follow) -> None:
+    def __init__(self, text: str, tree: ast.Module) -> None:
         self.text: str = text
         self.tree: ast.Module = tree
-        self.names: Names = Names(tree, follow)
+        self.names: Names = Names(tree)
         self.tools: dict[ast.AST, ToolFunction] = self._find_tools()
 
     @cached_property
@@ -195,11 +189,10 @@ class Module:
         if isinstance(annotation, ast.BinOp):
             return self.is_a(annotation.left, name) or self.is_a(annotation.right, name)
         if isinstance(annotation, ast.Subscript):
-            base = annotation.value
-            last = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+            outer = ast.unparse(annotation.value).rpartition(".")[2]
             inner = annotation.slice
             parts = inner.elts if isinstance(inner, ast.Tuple) else (inner,)
-            return last in _TRANSPARENT and any(self.is_a(part, name) for part in parts)
+            return outer in _TRANSPARENT and any(self.is_a(part, name) for part in parts)
         return annotation is not None and our_name(self.names.dotted(annotation)) == name
 
     # Results
@@ -208,7 +201,7 @@ class Module:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Call):
                 made = self._made_by(node, self.tool_of(node))
-                if made is not None and not self._is_in_result_class(node):
+                if made is not None:
                     yield made
             elif isinstance(node, _FUNCTIONS):
                 yield from self._made_as_dicts(node, self.tools.get(node))
@@ -236,24 +229,18 @@ class Module:
         Elsewhere too, if the dict names call, tool and a literal success.
         """
         for value in {self.names.value(value) for value in returned(node)}:
-            shown = value
-            if isinstance(value, ast.Call) and self.names.dotted(value.func) == "json.dumps":
-                shown = value.args[0] if value.args else value
-            if not isinstance(shown, ast.Dict):
+            if not isinstance(value, ast.Dict):
                 continue
-            arguments = dict_items(shown)
+            arguments = dict_items(value)
             success = False if arguments.keys() == {"error"} else truth(arguments.get("success"))
             is_shaped = "success" in arguments and not arguments.keys().isdisjoint(
                 ("output", "error", "message")
             )
             is_named = arguments.keys() >= {"call_id", "tool_name"} and success is not None
             if (is_shaped and (tool or is_named)) or (tool and list(arguments) == ["error"]):
-                whole = len(arguments) == len(shown.keys)
+                whole = len(arguments) == len(value.keys)
                 if whole or is_shaped:
-                    yield MadeResult(shown, Way.DICT, success, arguments, whole, tool)
-
-    def _is_in_result_class(self, node: ast.AST) -> bool:
-        return any(isinstance(p, ast.ClassDef) and p.name == RESULT for p in self.ancestors(node))
+                    yield MadeResult(value, Way.DICT, success, arguments, whole, tool)
 
 
 def returned(function: ast.AST) -> Iterator[ast.expr]:

@@ -2,18 +2,15 @@
 
 The answer is a dotted name as the import spells it (`callsheet.ToolResult`), whatever alias the
 file uses. A name that something else binds too (a parameter, an assignment) has no meaning here: a
-rule that isn't sure reports nothing. `follow_import` follows imports through a project's own modules, so
-that `from .types import ToolResult` is ours if `types.py` imports it from callsheet. Files are
-parsed, never imported.
+rule that isn't sure reports nothing. Imports are not followed into other files: a name is ours if the file
+itself imports it from callsheet.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 
 PACKAGE = "callsheet"
 RESULT = "ToolResult"
@@ -27,15 +24,9 @@ EXECUTORS = frozenset({"tool", "Tool", "Session", "Executor"})
 """What takes functions as tools. An executor runs these, and measures them."""
 
 NAMES = frozenset({RESULT, CALL}) | ERRORS | EXECUTORS
-"""The names that are searched for behind the imports of a project's own modules."""
-
-UNKNOWN = "?"
-"""Stands before a name that a file uses but nowhere binds: a snippet without its imports."""
+"""The names that `from callsheet import *` may bring."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-Follow = Callable[[str, int, str], str]
-"""Returns the dotted name behind (module, level, name) of an import."""
-
 Binding = str | ast.expr | None
 """What a name is bound to: the dotted name of an import, an expression, or something unknown."""
 
@@ -51,19 +42,15 @@ def is_ours(dotted: str) -> bool:
 
 def our_name(dotted: str | None) -> str | None:
     """Return which of our names a dotted name is; None if it belongs to somebody else."""
-    root, _, rest = (dotted or "").partition(".")
-    if root == PACKAGE:
-        return rest.rpartition(".")[2] or None
-    return rest if root == UNKNOWN and rest in NAMES else None
+    return dotted.rpartition(".")[2] if dotted and is_ours(dotted) else None
 
 
 class Names:
     """The scopes of one file, and what is bound in each."""
 
-    def __init__(self, tree: ast.Module, follow: Follow) -> None:
+    def __init__(self, tree: ast.Module) -> None:
         self.parents: dict[ast.AST, ast.AST] = {}
-        self._follow: Follow = follow
-        self._stars: list[tuple[str, int]] = []
+        self._has_star: bool = False
         self._bound: dict[ast.AST, dict[str, list[Binding]]] = {tree: {}}
         waiting: list[tuple[ast.AST, ast.AST]] = [(tree, tree)]
         while waiting:
@@ -113,12 +100,7 @@ class Names:
     def _unbound(self, name: str) -> str | None:
         if name in _BUILTINS:
             return f"builtins.{name}"
-        if not self._stars:
-            return f"{UNKNOWN}.{name}"
-        if name in NAMES:
-            found = (self._follow(module, level, name) for module, level in self._stars)
-            return next(filter(is_ours, found), None)
-        return None
+        return f"{PACKAGE}.{name}" if self._has_star and name in NAMES else None
 
     def _bindings(self, node: ast.AST) -> Iterator[tuple[str, Binding]]:
         """Yield the names that a node binds in its scope, and to what."""
@@ -127,12 +109,12 @@ class Names:
                 top = alias.name.partition(".")[0]
                 yield alias.asname or top, alias.name if alias.asname else top
         elif isinstance(node, ast.ImportFrom):
+            module = f"{'.' * node.level}{node.module or ''}"
             for alias in node.names:
                 if alias.name == "*":
-                    self._stars.append((node.module or "", node.level))
+                    self._has_star |= is_ours(module)
                 else:
-                    dotted = self._follow(node.module or "", node.level, alias.name)
-                    yield alias.asname or alias.name, dotted
+                    yield alias.asname or alias.name, f"{module}.{alias.name}"
         elif isinstance(node, _NAMED):
             if node.name:
                 yield node.name, None
@@ -163,46 +145,3 @@ def _agreed(bound: list[Binding]) -> str | None:
         if isinstance(dotted, str) and (is_ours(dotted) or len(set(bound)) == 1):
             return dotted
     return None
-
-
-# Imports through a project's own modules
-
-_MOST_HOPS = 5
-"""Files that an import is followed through. More would be a maze, or a circle."""
-
-
-def follow_import(path: Path, module: str, level: int, name: str, hops: int = _MOST_HOPS) -> str:
-    """Return the dotted name that an import in the file at `path` leads to, as far as that is ours."""
-    dotted = f"{'.' * level}{module}.{name}"
-    if name not in NAMES or not hops or (not level and is_ours(module)):
-        return dotted
-    # An absolute import begins beside the outermost package, or beside a script; a relative one in a package.
-    root = next(one for one in path.parents if not (one / "__init__.py").is_file())
-    for directory in path.parents[level - 1 : level] if level else {root, path.parent}:
-        file = directory.joinpath(*filter(None, module.split(".")))
-        for candidate in (file.parent / f"{file.name}.py", file / "__init__.py"):
-            for node in _imports_in(candidate):
-                for alias in node.names:
-                    if alias.name == "*" or (alias.asname or alias.name) == name:
-                        original = name if alias.name == "*" else alias.name
-                        found = follow_import(
-                            candidate, node.module or "", node.level, original, hops - 1
-                        )
-                        if is_ours(found):
-                            return found
-    return dotted
-
-
-@lru_cache(1000)
-def _imports_in(file: Path) -> list[ast.ImportFrom]:
-    """Return the imports of names in a file; none if it can't be read."""
-    try:
-        tree = ast.parse(file.read_bytes() if file.is_file() else b"")
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
-    return [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-
-
-def forget_imports() -> None:
-    """Forget what files import: they may have changed since they were read."""
-    _imports_in.cache_clear()

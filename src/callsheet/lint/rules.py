@@ -79,20 +79,20 @@ def _by_hand(module: Module) -> Iterator[Hit]:
 
 def _success_without_output(module: Module) -> Iterator[Hit]:
     """Find successes whose output is missing, None or blank, and tools that return nothing."""
-    fix = "say in a sentence what was done or found, also when that is nothing"
+    fix = "write in a sentence what was done or found, also when that is nothing"
     for made in module.results:
         if made.success is True and made.way in _BY_HELPERS and _is_silent(made, "output", module):
             if "content" in made.arguments or {"with_content", "as_written"} & module.chained(made):
                 continue
-            yield Hit(made.node, "a success says nothing: its output is empty", fix)
+            yield Hit(made.node, "a success without output", fix)
     for tool in module.tools.values():
         if tool.executed:
             values = list(returned(tool.node))
             for value in values:
                 if isinstance(value, ast.Constant) and value.value is not None and is_empty(value):
-                    yield Hit(value, f"tool {tool.name} returns an empty text", fix)
+                    yield Hit(value, f"tool {tool.node.name} returns an empty text", fix)
             if not values and _should_return(tool):
-                yield Hit(tool.node, f"tool {tool.name} returns nothing", fix)
+                yield Hit(tool.node, f"tool {tool.node.name} returns nothing", fix)
 
 
 def _should_return(tool: ToolFunction) -> bool:
@@ -107,10 +107,10 @@ def _should_return(tool: ToolFunction) -> bool:
 
 def _error_without_message(module: Module) -> Iterator[Hit]:
     """Find failed results and `ToolError`s whose message is missing, None or blank."""
-    fix = "say what went wrong, with what it was about, and what would be right"
+    fix = "write what went wrong, with what it was about, and what would be right"
     for made in module.results:
         if made.success is False and made.way in _BY_HELPERS and _is_silent(made, "error", module):
-            yield Hit(made.node, "an error doesn't say what went wrong: its message is empty", fix)
+            yield Hit(made.node, "an error without a message", fix)
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Raise) and node.exc is not None:
             raised = node.exc

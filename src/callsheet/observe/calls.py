@@ -77,7 +77,7 @@ class CallTracker:
         """Begin a call, and return it. An earlier call of the same id is forgotten."""
         before = session.calls.get(key)
         call = ObservedCall(key, session, line.number, turn=session.turn, last=line.number)
-        call.is_replayed = session.tells_history
+        call.is_replayed = session.shows_history
         known = self.used.has(session.id, key)
         call.is_reused = known and _is_reused(session, before)
         if before is not None:
@@ -102,6 +102,9 @@ class CallTracker:
         if kind == "tool_call_content_chunk":
             _append(call, update.get("content"), line)
             return
+        call.asked_since = {
+            name: value for name, value in call.asked_since.items() if not update.get(name)
+        }
         note_repetition(call, update, line)
         self.patch(call, update, line)
         if call.announced is None and _is_announced(call, kind, update):
@@ -222,7 +225,7 @@ def begins_again(call: ObservedCall, kind: str, update: Json) -> bool:
     opens = kind == "tool_call" or (kind == "tool_call_update" and session.connection.is_v2)
     if not opens:
         return kind == "tool_call_update" and _is_described_as_another(call, update)
-    if session.tells_history and call.first < (session.asked or 0):
+    if session.shows_history and call.first < (session.asked or 0):
         return True
     if call.ended is None:
         return False
@@ -241,15 +244,15 @@ def _is_described_as_another(call: ObservedCall, update: Json) -> bool:
     return (
         call.ended is not None
         and text(update.get("status")) == "pending"
-        and bool(value and call.given and title)
-        and value != call.given
+        and bool(value and call.last_input and title)
+        and value != call.last_input
         and title != call.fields.get("title")
     )
 
 
 def _is_reused(session: ObservedSession, before: ObservedCall | None) -> bool:
     """Whether a new call uses the id of another one. A replayed call is the same one, not another."""
-    if session.tells_history:
+    if session.shows_history:
         return before is not None and before.first > (session.asked or 0)
     if session.connection.has_both_ways:
         return True
@@ -308,7 +311,7 @@ def _set(call: ObservedCall, name: str, value: Any, *, clears: bool) -> None:
         if clears:
             call.fields.pop(name, None)
             if name == "rawInput":
-                call.given = None
+                call.last_input = None
     elif name == "_meta":
         if name not in call.fields:
             call.fields[name] = {}  # the call's own object: that of a message must not be changed
@@ -316,7 +319,7 @@ def _set(call: ObservedCall, name: str, value: Any, *, clears: bool) -> None:
     else:
         call.fields[name] = value
         if name == "rawInput" and value:
-            call.given = value
+            call.last_input = value
 
 
 MOST_TERMINALS = 10_000

@@ -168,11 +168,13 @@ def of_a_command(raw: Any) -> Any:
 def error_in(call: ObservedCall) -> str | None:
     """Return where a call's result reports that the tool has failed, as a phrase; None if it does not."""
     raw: Any = call.fields.get("rawOutput")
-    if _says_tool_failed(call):
+    if _reports_tool_failure(call):
         return "its result says that the tool failed"
     if type(raw) is str:
         found = _error_in_text(raw, call.fields.get("kind"))
-        return found or ("it says that there is no such file" if _says_missing(call) else None)
+        return found or (
+            "it says that there is no such file" if _reports_missing_file(call) else None
+        )
     if type(raw) is list:
         where = _error_in_parts(raw, call.fields.get("kind"))
         return where and f"rawOutput: {where}"
@@ -180,7 +182,7 @@ def error_in(call: ObservedCall) -> str | None:
         where = _error_in(fields)
         if where is not None:
             return f"rawOutput: {where}"
-    return "content: it says that there is no such file" if _says_missing(call) else None
+    return "content: it says that there is no such file" if _reports_missing_file(call) else None
 
 
 def result_text(call: ObservedCall) -> str:
@@ -190,7 +192,7 @@ def result_text(call: ObservedCall) -> str:
     return found[0].strip("` \n") if len(found) == 1 and len(found[0]) <= _NO_LONGER else ""
 
 
-def _says_tool_failed(call: ObservedCall) -> bool:
+def _reports_tool_failure(call: ObservedCall) -> bool:
     """Whether a result begins with the agent's own message that the tool failed, not with a file's text."""
     phrase = result_text(call)
     mark = _MARK(phrase)
@@ -203,7 +205,7 @@ def _says_tool_failed(call: ObservedCall) -> bool:
     return is_change and _FAILED(phrase.partition("\n")[0]) is not None
 
 
-def _says_missing(call: ObservedCall) -> bool:
+def _reports_missing_file(call: ObservedCall) -> bool:
     """Whether all that a call shows is a line which reports that the call's own file does not exist."""
     if call.fields.get("kind") not in _ON_FILES:
         return False
@@ -220,14 +222,14 @@ def _is_missing(line: str) -> bool:
 
 def _error_in_parts(raw: Any, kind: Any) -> str | None:
     """Find that all parts of a call's work have failed; of several commands, that any has."""
-    results = [_says_failed(fields) for fields in parts(raw)]
+    results = [_failure_in(fields) for fields in parts(raw)]
     failed = [where for where in results if where is not None]
     if not failed or (len(failed) < len(results) and kind != "execute"):
         return None
     return f"in a part, {failed[0]}"
 
 
-def _says_failed(fields: Json) -> str | None:
+def _failure_in(fields: Json) -> str | None:
     for key in ("isError", "is_error"):
         if fields.get(key) is True:
             return f"{key} is true"
@@ -238,7 +240,7 @@ def _says_failed(fields: Json) -> str | None:
 
 
 def _error_in(fields: Json) -> str | None:
-    where = _says_failed(fields)
+    where = _failure_in(fields)
     if where is not None:
         return where
     if fields.get("status") in ("error", "failed", "failure") and _is_its_own(fields):
@@ -322,7 +324,7 @@ def _is_good(content: list[object]) -> bool:
 
 def note_streaming(call: ObservedCall, update: Json) -> None:
     """Store the content as streamed arguments if it begins like an object, and there is no input yet."""
-    if call.given or call.ended is not None or update.get("status") in FINAL:
+    if call.last_input or call.ended is not None or update.get("status") in FINAL:
         return
     if "rawOutput" in call.fields:
         return

@@ -145,7 +145,7 @@ def _reported(call: ObservedCall) -> tuple[int, str, str] | None:
     if "execute" not in (call.fields.get("kind"), entry_kind(call)):
         return None
     in_texts = _in_texts(call, raw)
-    if in_texts is not None or any(map(_says_unknown, found)):
+    if in_texts is not None or any(map(_has_no_code, found)):
         return in_texts
     return _of_no_command(call, raw)
 
@@ -173,7 +173,7 @@ def _in_raw_output(raw: Json) -> int | None:
     return None
 
 
-def _says_unknown(raw: Json) -> bool:
+def _has_no_code(raw: Json) -> bool:
     """Whether a raw output reports that there is no exit code, or none yet."""
     return any(fields.get(key) == -1 for fields in inner(raw) for key in _KEYS)
 

@@ -4,8 +4,8 @@ A recording has one message per line, in one of two forms that may be mixed:
 
 - the JSON-RPC message as it is: `{"jsonrpc": "2.0", "method": "session/update", …}`
 - an envelope with time and direction: `{"t": 1.5, "dir": "agent->client", "msg": {…}}`. For a line that
-  is no JSON, `callsheet record` writes `raw` in place of `msg`, or `base64` if it is no text; `size` is
-  the full length of a line that was cut, and `lost` the number of bytes that are missing.
+  is no JSON, `callsheet record` writes `raw` in place of `msg`, or `base64` if it is no text; a line that
+  was cut has a `size`, which is greater than what there is of it.
 
 Reading never raises. A line that is not exactly one message has a `fault`; where one message can be made
 out all the same (bad bytes or half a surrogate pair replaced, odd numbers), the line has both the message
@@ -34,7 +34,7 @@ Direction: TypeAlias = Literal["client->agent", "agent->client"]
 """How an envelope states the sender of its message."""
 
 Fault: TypeAlias = Literal[
-    "blank", "long", "binary", "encoding", "surrogate", "cut", "several", "json", "no_message", "lost",
+    "blank", "long", "binary", "encoding", "surrogate", "cut", "several", "json", "no_message",
 ]  # fmt: skip
 
 LONGEST = 64 * 1024 * 1024
@@ -48,8 +48,8 @@ _EXCERPT = 1000
 
 _BOM = b"\xef\xbb\xbf"
 _SENDERS: dict[object, Sender] = {"client->agent": "client", "agent->client": "agent"}
-_NO_MESSAGE = frozenset(("raw", "base64", "lost"))
-_LOSES_A_MESSAGE = ("long", "lost", "binary", "encoding", "cut", "several")
+_NO_MESSAGE = frozenset(("raw", "base64"))
+_LOSES_A_MESSAGE = ("long", "binary", "encoding", "cut", "several")
 
 # An escaped backslash, a whole surrogate pair, or (in the group) half of one.
 _PAIR_OR_LONE = re.compile(
@@ -156,11 +156,9 @@ def _unwrapped(number: int, data: bytes, value: dict[str, Any], size: int) -> Re
 def _unrecorded(number: int, value: dict[str, Any]) -> RecordedLine:
     """Return what was recorded of a line that was no message, as if it stood in the recording itself."""
     data = _bytes_in(value)
-    size, lost = value.get("size"), value.get("lost")
-    if lost is not None:
-        line = _faulty(number, 0, "lost", f"{lost} bytes are missing: they could not be recorded")
-    elif isinstance(size, int) and size > len(data):
-        why = f"only the beginning of its {size >> 20} MB was recorded"
+    size = value.get("size")
+    if isinstance(size, int) and size > len(data):
+        why = f"it is longer than {size >> 20} MB, and only its beginning was recorded"
         line = _faulty(number, size, "long", why)
     else:
         line = parse_line(number, data)
@@ -272,7 +270,7 @@ def encode_line(
         when: The time in seconds, or None if it is not known.
         direction: Which way the message went.
         data: The message as it came, without its newline.
-        size: How long the message was, if `data` is only its beginning.
+        size: How long the message was at least, if `data` is only its beginning.
 
     Returns:
         The parts; none if the message is empty. They are not joined, because that would copy `data`.
@@ -288,11 +286,6 @@ def encode_line(
     if is_json(data):
         return (head, b'"msg": ', data, b"}\n")
     return (head, *_quoted(data))
-
-
-def encode_loss(when: float, direction: Direction, count: int) -> bytes:
-    """Return a line that states how many bytes are missing at this point."""
-    return _head(when, direction) + b'"lost": %d}\n' % count
 
 
 def is_json(data: bytes) -> bool:

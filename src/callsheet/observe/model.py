@@ -168,7 +168,7 @@ class ObservedSession(Struct, eq=False):
         self.calls, self.queue = {}, []
 
     @property
-    def tells_history(self) -> bool:
+    def shows_history(self) -> bool:
         """Whether calls that arrive now belong to a history."""
         return self.is_replaying or self.is_loaded
 
@@ -195,7 +195,7 @@ class ObservedCall(Struct, eq=False, weakref=True):
     """The update that announced it."""
     fields: Json = field(default_factory=dict[str, Any])
     """What a client knows of it, by ACP's names: title, kind, status, content, rawInput, …"""
-    given: Any = None
+    last_input: Any = None
     """The last input that was not empty, even if an empty one came later."""
     streamed: str = ""
     """What looked like arguments in its content before there was an input (`evidence.note_streaming`)."""
@@ -226,6 +226,10 @@ class ObservedCall(Struct, eq=False, weakref=True):
     news_bytes: int = 0
     """Text that came through its content, without what was sent again."""
     questions: list[ApprovalRequest] = field(default_factory=list["ApprovalRequest"])
+    asked: Json = field(default_factory=dict[str, Any])
+    """What approval requests have reported of it; where they differ, the last one."""
+    asked_since: Json = field(default_factory=dict[str, Any])
+    """In v1, input, title and kind of the last request, where no update has reported others since."""
     last: int = 0
     """The line that last mentioned it."""
     is_asked_first: bool = False

@@ -36,7 +36,7 @@ AGENTS = ("session/update", "session/request_permission")
 OPENING = ("session/new", "session/load", "session/resume", "session/fork")
 _AGENTS_BEGIN = ("fs/", "terminal/", "elicitation/")
 _CLIENTS_BEGIN = ("session/", "auth", "initialize", "tool_call/", "logout")
-_TELLING = {
+_TYPICAL_FIELD = {
     "initialize": "protocolVersion",
     "session/new": "sessionId",
     "session/prompt": "stopReason",
@@ -57,7 +57,7 @@ def sender_of_method(method: str) -> Sender | None:
 
 def _fits(method: str, message: Json) -> bool:
     known: Container[str] = obj(message.get("result"))
-    key = _TELLING.get(method)
+    key = _TYPICAL_FIELD.get(method)
     return key is None or key in known or "error" in message
 
 
@@ -67,7 +67,7 @@ def answered_method(result: Json) -> str:
     This serves recordings that have only the agent's lines.
     """
     for method in ("initialize", "session/new", "session/prompt"):
-        if _TELLING[method] in result:
+        if _TYPICAL_FIELD[method] in result:
             return method
     return ""
 
@@ -114,9 +114,9 @@ class RequestTracker:
             return ways[0] if len(ways) == 1 else None
         if method is not None:
             return sender_of_method(method)
-        is_telling = not obj(message.get("result")).keys().isdisjoint(_TELLING.values())
+        is_typical = not obj(message.get("result")).keys().isdisjoint(_TYPICAL_FIELD.values())
         return (
-            None if (None, key) in self.asked and not is_telling else self._responder(message, key)
+            None if (None, key) in self.asked and not is_typical else self._responder(message, key)
         )
 
     def _askers(self, key: Any) -> list[Sender]:

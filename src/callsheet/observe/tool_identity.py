@@ -15,7 +15,6 @@ from typing import Any
 from callsheet.describe import arguments as roles
 from callsheet.describe.classify import KnownTool, known_tool
 from callsheet.describe.paths import is_path
-from callsheet.describe.shapes import Shape, files, processes, search
 from callsheet.describe.shell.judge import text_of_command
 from callsheet.describe.titles import squash, words_of
 from callsheet.observe.model import Json, ObservedCall, many, obj, text
@@ -35,25 +34,25 @@ PROGRAMS = frozenset((
 _SURE_WORDS = frozenset(["bash", "glob", "grep", "shell", "powershell", "ripgrep", "rg"])
 """Single words that name one sort of tool, and nothing else."""
 
-_EVIDENCE: dict[Shape, tuple[str, ...]] = {
-    files.read: (*roles.PATH, *roles.MANY_PATHS),
-    files.write: (*roles.PATH, *roles.MANY_PATHS),
-    files.edit: (*roles.PATH, *roles.MANY_PATHS, "edits"),
-    files.delete: (*roles.PATH, *roles.MANY_PATHS),
-    files.move: (*roles.SOURCE, *roles.PATH),
-    files.patch: ("patch", "patchText", "diff", "input", *roles.PATH),
-    search.search: roles.PATTERN,
-    search.find: roles.GLOB,
-    search.web_search: roles.QUERY,
-    search.fetch: roles.URL,
-    processes.shell: roles.COMMAND,
-    processes.foreign_shell: roles.COMMAND,
+_EVIDENCE: dict[str, tuple[str, ...]] = {
+    "read": (*roles.PATH, *roles.MANY_PATHS),
+    "write": (*roles.PATH, *roles.MANY_PATHS),
+    "edit": (*roles.PATH, *roles.MANY_PATHS, "edits"),
+    "delete": (*roles.PATH, *roles.MANY_PATHS),
+    "move": (*roles.SOURCE, *roles.PATH),
+    "patch": ("patch", "patchText", "diff", "input", *roles.PATH),
+    "search": roles.PATTERN,
+    "find": roles.GLOB,
+    "web_search": roles.QUERY,
+    "fetch": roles.URL,
+    "shell": roles.COMMAND,
+    "foreign_shell": roles.COMMAND,
 }
 """The arguments that tools can't do without, by what they do. Other tools are too various."""
 
 _WITHOUT_OBJECT = (ToolKind.THINK, ToolKind.OTHER, ToolKind.SWITCH_MODE)
 
-FILE_SHAPES = (files.read, files.write, files.edit, files.delete, files.move)
+FILE_SHAPES = ("read", "write", "edit", "delete", "move")
 FILE_KINDS = ("read", "edit", "delete", "move")
 
 _FILE_KEYS = frozenset((
@@ -217,7 +216,7 @@ def is_bare_title(title: str, call: ObservedCall | None) -> bool:
     if call is None:
         return fits_any_call(title) or is_name_of_tool(title)
     fields = call.fields
-    return fits_any_call(title) or says_no_more(
+    return fits_any_call(title) or is_only_name(
         title, call.name, tool_name(call), fields.get("kind"), fields.get("rawInput")
     )
 
@@ -227,7 +226,7 @@ def fits_any_call(title: str) -> bool:
     return not title or title.lower() in _WORDS
 
 
-def says_no_more(title: str, sent_name: str, name: str, kind: object, raw: object) -> bool:
+def is_only_name(title: str, sent_name: str, name: str, kind: object, raw: object) -> bool:
     """Whether a stripped title is no more than the name of its call's tool.
 
     `sent_name` is the name that was sent, `name` the one that is known.

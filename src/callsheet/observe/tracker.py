@@ -66,6 +66,7 @@ KEEP_ASKED = 4096
 CALLS = ("tool_call", "tool_call_update", "tool_call_content_chunk")
 TERMINALS = ("terminal_update", "terminal_output_chunk")
 SPEECH = ("agent_message_chunk", "agent_thought_chunk", "agent_message", "agent_thought")
+_IN_REQUESTS = ("rawInput", "title", "kind")
 REOPENING = ("session/load", "session/resume")
 # The version that a kind of update implies, where the agreement on one was not recorded.
 _SPOKEN = {"tool_call": 1, "state_update": 2} | dict.fromkeys((*TERMINALS, CALLS[2]), 2)
@@ -240,7 +241,10 @@ class Tracker:
         question.call = call
         call.questions.append(question)
         self._calls.mentioned(call, line)
-        if self.connection.is_v2 and question.tool_call:  # v2: it is an update, and may announce
+        call.asked = {**call.asked, **question.tool_call}
+        if not self.connection.is_v2:
+            call.asked_since = {name: question.tool_call.get(name) for name in _IN_REQUESTS}
+        elif question.tool_call:  # it is an update, and may announce
             self._calls.patch(call, question.tool_call, line)
             if call.announced is None:
                 self._calls.announce(call, question.tool_call, line)

@@ -28,6 +28,8 @@ TO_ALL = ("SIGINT", "SIGHUP", "SIGQUIT")
 
 TO_AGENT = ("SIGTERM", "SIGUSR1", "SIGUSR2")
 
+_PASSED_ON = [getattr(signal, name) for name in (*TO_ALL, *TO_AGENT)]
+
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 """What shells exit with, too."""
 
@@ -82,6 +84,9 @@ class Child:
         self._watchdog.watch(self._process.pid, self._mark)
         for number in self._early:
             self._pass_on(number, None)
+        # Threads that are started from now on block these signals, too. One that got a signal would
+        # not wake the main thread, which waits in a system call, and only that runs handlers.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
         return stdin, stdout
 
     def wait(self) -> int:
@@ -91,6 +96,7 @@ class Child:
             Its exit code, or 128 plus the signal that ended it.
         """
         assert self._process is not None
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
         code = self._process.wait()
         self._is_over = True
         has_left = not _is_gone(self._process.pid, LINGER)
@@ -114,8 +120,7 @@ class Child:
 
     def _listen(self) -> None:
         """Install signal handlers. Signals that were ignored stay ignored, by the agent as well."""
-        for name in (*TO_ALL, *TO_AGENT):
-            number = getattr(signal, name)
+        for number in _PASSED_ON:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._pass_on)
 

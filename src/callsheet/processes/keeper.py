@@ -40,13 +40,12 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import sys
-from contextlib import suppress
 from time import monotonic
 
 from callsheet.processes.table import (
     PATIENCE,
+    NoOSError,
     ask_to_end,
     can_look_below,
     family,
@@ -55,6 +54,12 @@ from callsheet.processes.table import (
     name,
     send,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal  # the other one takes longer to import than all the rest of this
 
 LINGER = 0.3
 """Seconds for what still runs when the command has ended, such as the `tee` of `> >(tee log)`."""
@@ -117,7 +122,7 @@ class Keeper:
                 if fd == self.control:
                     self.listen(poll)
                 else:
-                    with suppress(OSError):
+                    with NoOSError():
                         os.read(wakeup, 512)
 
     def patience(self) -> float | None:
@@ -350,5 +355,5 @@ def _become(
 
 
 def _send_line(control: int, line: bytes) -> None:
-    with suppress(OSError):  # the reader has gone
+    with NoOSError():  # the reader has gone
         os.write(control, line)

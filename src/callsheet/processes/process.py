@@ -19,13 +19,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 from threading import Thread
 from time import monotonic
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from callsheet.processes.keeper import CHASE, DIRECTORY
 from callsheet.processes.table import GRACE, end_tree
@@ -355,22 +355,3 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal
         return f"SIGRTMIN+{number - signal.SIGRTMIN}"
-
-
-Child = TypeVar("Child")
-
-
-async def started(
-    starting: Coroutine[Any, Any, Child], end: Callable[[Child], Awaitable[object]]
-) -> Child:
-    """Wait until a child has started. If this is cancelled, wait all the same, and end the child.
-
-    Asyncio itself kills a child whose start is cancelled, but not what that has started meanwhile.
-    """
-    task = asyncio.ensure_future(starting)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        with suppress(OSError):  # it could not be started
-            await end(await task)
-        raise

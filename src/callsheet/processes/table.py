@@ -1,16 +1,22 @@
 """The system's table of processes: which come from which, sending all of them a signal, and their end.
 
-The keeper runs this file outside of the package, so it imports little, and nothing of ours.
+The keeper runs this file outside of the package, once for each command. So it imports nothing of ours, and
+only what takes no time: `signal`, `contextlib` and `collections` would be most of a keeper's start.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from signal import SIGCONT, SIGKILL, SIGTERM
 from time import monotonic, sleep
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from signal import SIGCONT, SIGKILL, SIGTERM
+    from types import TracebackType
+else:
+    from _signal import SIGCONT, SIGKILL, SIGTERM
 
 GRACE = 0.4
 """Seconds from SIGTERM to SIGKILL."""
@@ -23,6 +29,17 @@ _PACE = 0.01
 
 Row = tuple[int, int, int, bool]
 """Parent, group, session, and whether it runs (and is not just a dead one that nobody waited for)."""
+
+
+class NoOSError:
+    """A context that ends without a word at an OSError, as `contextlib.suppress` would."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> bool:
+        return isinstance(exc, OSError)
 
 
 def family(roots: Iterable[int], marker: bytes = b"") -> dict[int, int]:
@@ -114,7 +131,7 @@ def kill_below(root: int) -> set[int]:
 
 def _kill_with_group(pid: int, own: int) -> None:
     """Kill a process, with what it has forked, and also if it changes its group while we look."""
-    with suppress(OSError):
+    with NoOSError():
         group = os.getpgid(pid)
         if group > 1 and group != own:  # killpg(1) would mean every process
             os.killpg(group, SIGKILL)
@@ -146,7 +163,7 @@ def name(pid: int) -> str:
 
 def send(how: Callable[[int, int], None], pid: int, sign: int) -> None:
     """Send a signal, if the process is there and ours."""
-    with suppress(OSError):  # it has ended, or it belongs to another user
+    with NoOSError():  # it has ended, or it belongs to another user
         how(pid, sign)
 
 

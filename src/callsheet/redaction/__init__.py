@@ -1,1 +1,1 @@
-"""Makes values safe to show and to keep: valid JSON, secrets gone, size bounded. Pure."""
+"""Secrets out of texts, values and streams. Pure, but for reading the rule table."""

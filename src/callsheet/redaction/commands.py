@@ -11,63 +11,63 @@ a file, is treated as any other text, so that it takes no longer to look through
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from callsheet.redaction.encodings import ENCODED
+from callsheet.redaction.patterns import lazy
 from callsheet.redaction.scanner import Budget, Scanner
 from callsheet.redaction.spans import UNSEARCHED, Span, only_marks
 
-_INERT = re.compile(
+_INERT = lazy(
     rb"(?:[A-Za-z0-9_.+=~%@:/^!#*?\[\]-]"
     rb"|(?!\xc2[\x80-\xa0]|\xe2[\x80\x81]|\xe3\x80\x80|\xef\xbb\xbf)[\x80-\xff])*"
 )
 """What means nothing to a shell in the midst of a word. Blanks of all kinds, commas and braces part
 words."""
 
-_ACTIVE = re.compile(rb"[$`\\;&|<>(\n\r]")
-_ACTIVE_IN_COOKIES = re.compile(rb"[$`\\&|<>(\n\r]")
-_OF_KNOWN = re.compile(rb"""[^\s`\\;&|<>(){}"',]+""")
+_ACTIVE = lazy(rb"[$`\\;&|<>(\n\r]")
+_ACTIVE_IN_COOKIES = lazy(rb"[$`\\&|<>(\n\r]")
+_OF_KNOWN = lazy(rb"""[^\s`\\;&|<>(){}"',]+""")
 
-_SIMPLE = re.compile(
+_SIMPLE = lazy(
     rb"`?(?:curl|http|https|xh)"
     rb"""(?:[ ]+(?:[^\s"'$`\\;&|<>(){}!#*?~\[]|"[^"$`\\\n\r]*"|'[^'$`\\\n\r]*')+)*[ ]*`?"""
 )
 """One call of a program that runs none of its arguments: what is quoted is data, as not in `echo …
 | sh`."""
 
-_BEGUN = re.compile(rb"""\\|[\s;&|()"']#""")
+_BEGUN = lazy(rb"""\\|[\s;&|()"']#""")
 """Right before a secret, and with its first character: an escape sequence, or a comment. These
 stay."""
 
 _BEFORE_COMMANDS = frozenset(b"\n\r;|&(`{")
-_ASSIGNED = re.compile(rb"""([A-Za-z_][A-Za-z0-9_]{0,95})\+?=["']?\Z""")
-_ASSIGNED_NOTHING = re.compile(rb"""[A-Za-z0-9_]=[ \t]+["']?\Z""")
-_USED = re.compile(rb"(?:\$\{?[!#]?|=|printenv[ ]+)([A-Za-z_]\w*)(?!\w|[ ]?=)")
-_RUNS_VALUE = re.compile(
+_ASSIGNED = lazy(rb"""([A-Za-z_][A-Za-z0-9_]{0,95})\+?=["']?\Z""")
+_ASSIGNED_NOTHING = lazy(rb"""[A-Za-z0-9_]=[ \t]+["']?\Z""")
+_USED = lazy(rb"(?:\$\{?[!#]?|=|printenv[ ]+)([A-Za-z_]\w*)(?!\w|[ ]?=)")
+_RUNS_VALUE = lazy(
     rb"""(?:\A|[;&|({`\n]|\\[nr]|-c[ ]|(?:eval|exec|do|then|else|sudo|env|command)\b)[ \t"'\\]*"""
     rb"\$(?:[1-9@*_](?!\w)|\{(?:[1-9@*_]|\w+\[))"
 )
-_NAMES_COMMAND = re.compile(rb"""(?:\$\{[^\s}]{0,96}|alias[\s.]+[^\s=]{1,96}=["']?)\Z""")
+_NAMES_COMMAND = lazy(rb"""(?:\$\{[^\s}]{0,96}|alias[\s.]+[^\s=]{1,96}=["']?)\Z""")
 """Before a value that is the name of a command: `${PASSWORD:-…}`, `alias x=…`, `git -c
 alias.x=…`."""
-_CODE = re.compile(rb"\bqx\W|%x\W|\b(?:system|exec|eval|popen|spawn)\b")
+_CODE = lazy(rb"\bqx\W|%x\W|\b(?:system|exec|eval|popen|spawn)\b")
 """What other languages run a command with, and needs no brackets."""
 
-_SETTING = re.compile(rb"(?<=[;,\s])[\w.-]+=([A-Za-z0-9_.+=~%@:-]{12,})(?![^\s;,])")
-_LINE = re.compile(
+_SETTING = lazy(rb"(?<=[;,\s])[\w.-]+=([A-Za-z0-9_.+=~%@:-]{12,})(?![^\s;,])")
+_LINE = lazy(
     rb"""(?:(?<=[\s"',])|(?<=\\[nr]))([A-Za-z0-9+][A-Za-z0-9+/]{23,}={0,2})(?=[\s"',\\]|\Z)"""
 )
-_HASH = re.compile(rb"(\$(?=[\w./+=]{12})([A-Za-z_]?\w*)[A-Za-z0-9./+=:]*)(?![A-Za-z0-9./+=:({])")
-_WORD = re.compile(rb"(?<![A-Za-z0-9_$])[A-Za-z_][A-Za-z0-9_]{11,}")
+_HASH = lazy(rb"(\$(?=[\w./+=]{12})([A-Za-z_]?\w*)[A-Za-z0-9./+=:]*)(?![A-Za-z0-9./+=:({])")
+_WORD = lazy(rb"(?<![A-Za-z0-9_$])[A-Za-z_][A-Za-z0-9_]{11,}")
 
-_DIGIT = re.compile(rb"[0-9]")
+_DIGIT = lazy(rb"[0-9]")
 
 LONGEST = 131_072
 """Bytes of a command at most: Linux starts no program with a longer argument."""
 
-_UNREAD = re.compile(rb"[A-Za-z0-9+][A-Za-z0-9+/=_.-]{11,}")
+_UNREAD = lazy(rb"[A-Za-z0-9+][A-Za-z0-9+/=_.-]{11,}")
 """What may be a secret where the budget did not suffice to look for one."""
 
 _DEPTH = 2

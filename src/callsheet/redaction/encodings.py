@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from callsheet.redaction.patterns import lazy
 from callsheet.redaction.spans import Span
 
 if TYPE_CHECKING:
@@ -28,29 +29,25 @@ BASE64 = rb"(?:^|[^A-Za-z0-9+/_-]|\\[nr])(?:%b){6}" % _FOUR
 """Where text in base64 may begin: what stands before it, and 18 bytes of it."""
 BASE64_BEGUN = rb"(?:^|[^A-Za-z0-9+/_-]|\\[nr])(?:%b){2,5}[A-Za-z0-9+/_-]{0,3}$" % _FOUR
 
-_BASE64 = re.compile(BASE64)
-_BEGUN = re.compile(rb"(?:\A|(?<![A-Za-z0-9+/_-])|(?<=\\[nr]))(?:%b){2}" % _FOUR)
+_BASE64 = lazy(BASE64)
+_BEGUN = lazy(rb"(?:\A|(?<![A-Za-z0-9+/_-])|(?<=\\[nr]))(?:%b){2}" % _FOUR)
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
 _LETTER = rb"[A-Za-z0-9+/_-]"
-_BREAK = re.compile(rb"\r?\n|(?:\\{1,7}r)?\\{1,7}n")
-_RUN = re.compile(
-    rb"%b+(?:(?:%b)(?=%b{4})%b+)*={0,2}" % (_LETTER, _BREAK.pattern, _LETTER, _LETTER)
-)
-_OPEN_RUN = re.compile(rb"%b*(?:(?:%b)%b+)*={0,2}[\r\n\\]*" % (_LETTER, _BREAK.pattern, _LETTER))
-_UNPRINTABLE = re.compile(rb"[\x00-\x08\x0e-\x1a\x7f-\xff]")
+_BREAK = lazy(rb"\r?\n|(?:\\{1,7}r)?\\{1,7}n")
+_RUN = lazy(rb"%b+(?:(?:%b)(?=%b{4})%b+)*={0,2}" % (_LETTER, _BREAK.pattern, _LETTER, _LETTER))
+_OPEN_RUN = lazy(rb"%b*(?:(?:%b)%b+)*={0,2}[\r\n\\]*" % (_LETTER, _BREAK.pattern, _LETTER))
+_UNPRINTABLE = lazy(rb"[\x00-\x08\x0e-\x1a\x7f-\xff]")
 _STANDARD = bytes.maketrans(b"-_", b"+/")
 
-_COLOUR = re.compile(rb"\x1b(?:\[[0-9;:]*(?:[A-Za-z]|\Z)|\Z)")
+_COLOUR = lazy(rb"\x1b(?:\[[0-9;:]*(?:[A-Za-z]|\Z)|\Z)")
 CODE_BEGUN = rb"\x1b(?:\[[0-9;:]*)?$"
-_CODE_BEGUN = re.compile(rb"\x1b(?:\[[0-9;:]*)?\Z")
-_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
+_ESCAPE = lazy(rb"%([0-9A-Fa-f]{2})")
 _IN_WORD = bytes(set(range(256)) - set(b" \t\r\n\v\f\"'<>&?="))
-_REST = re.compile(rb"[^\s\"'<>&?=]*")
+_REST = lazy(rb"[^\s\"'<>&?=]*")
 _LONGEST_NAME = 1024
 _BYTES = {b"%02x" % n: bytes([n]) for n in range(256)}
 _APART = b"\n\0\n"
 
-_LONGEST_CODE = 32
 _CHEAP_LETTERS = 8
 _ESCAPED_BREAK = 32
 """Codes that the end of a line is worth that is escaped."""
@@ -174,9 +171,3 @@ def base64_begun(data: bytes) -> int:
         if _OPEN_RUN.fullmatch(data, first.start()):
             return first.start()
     return len(data)
-
-
-def code_begun(data: bytes) -> int:
-    """Return where a colour begins that is not whole; the end if none does."""
-    code = _CODE_BEGUN.search(data, max(0, len(data) - _LONGEST_CODE))
-    return code.start() if code else len(data)

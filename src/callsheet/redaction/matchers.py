@@ -1,7 +1,7 @@
 """A rule, ready to be tried at a place: `RuleMatcher`, and `KeyBlock` for keys that are many lines.
 
-A matcher adds to a rule's pattern what must be around it, and decides whether an unfinished match at
-the end of a stream may still continue.
+A matcher adds to a rule's pattern what must be around it, and decides whether a token has begun for
+certain that is not whole yet.
 
 Keys in blocks are found whatever stands before and after the data in each line. A listing puts
 `12→` before each line, a diff `+`, a log the time, JSON quotes around it. None of these is looked
@@ -17,7 +17,8 @@ import re
 from functools import cached_property
 from math import prod
 
-from callsheet.redaction.rules import OPEN, Rule, group_start
+from callsheet.redaction.patterns import REACH, lazy
+from callsheet.redaction.rules import Rule, before_group
 from callsheet.redaction.secret_names import is_mixed, is_placeholder
 from callsheet.redaction.spans import alike
 
@@ -33,14 +34,12 @@ _LEFT = rb"(?:(?<![A-Za-z0-9_])|" + b"|".join(
 _RIGHT = rb"(?![A-Za-z0-9])"
 
 
-REACH = 1024
-"""Bytes within which everything that identifies a secret must be."""
-
 _LAZY = re.compile(r"\{\d*,(\d+)\}\?")
 
 _ENOUGH = 4
 _TELLING_LITERAL = 4
-_BODY = re.compile(rb"[A-Za-z0-9_.+/=%-]*")
+_MORE = lazy(rb"[A-Za-z0-9_./+=~%$@,:-]*")
+_BODY = lazy(rb"[A-Za-z0-9_.+/=%-]*")
 
 
 class RuleMatcher:
@@ -48,9 +47,8 @@ class RuleMatcher:
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
-        self._group = group_start(rule.pattern)
-        self.has_group: bool = self._group >= 0
-        self.is_token: bool = not self.has_group and rule.open == "token"
+        self.has_group: bool = before_group(rule.pattern) is not None
+        self.is_token: bool = not self.has_group and rule.open == "word"
         self.literals = tuple(literal.encode() for literal in rule.literals)
         self.cost: int = 1 + prod(map(int, _LAZY.findall(rule.pattern))) // 64
         """How many places it is worth to try it in vain: wide gaps take long."""
@@ -85,25 +83,12 @@ class RuleMatcher:
         if (rule.mixed and not is_mixed(secret)) or (rule.placeholders and is_placeholder(secret)):
             return None
         if end == limit:  # what is longer goes on as it is made
-            rest = OPEN[rule.open].match(data, limit)
+            rest = _MORE.match(data, limit)
             end = rest.end() if rest else limit
         return start, end
 
-    def begun(self, data: bytes, place: int) -> int | None:
-        """Return where the secret begins if it may go on beyond the end of the data."""
-        if self.has_group:
-            match = self.before.match(data, place)
-            if match is None:
-                return None
-            place = match.end()
-        match = OPEN[self.rule.open].match(data, place)
-        if match is None or match.end() < len(data) or place == len(data):
-            return None
-        return place
-
-    def has_begun(self, data: bytes, place: int) -> bool:
+    def has_begun(self, data: bytes, place: int, literal: bytes) -> bool:
         """Return whether a token that goes on to the end has its beginning and enough of the rest."""
-        literal = max((lit for lit in self.literals if data.startswith(lit, place)), key=len)
         body = data[place + len(literal) :]
         if len(body) < _ENOUGH or not _BODY.fullmatch(body):
             return False
@@ -119,9 +104,9 @@ class RuleMatcher:
         return True
 
     @cached_property
-    def before(self) -> re.Pattern[bytes]:
-        """What stands before the secret."""
-        return re.compile(_balanced(self.rule.pattern[: self._group]).encode())
+    def before(self) -> bytes:
+        """The pattern for what stands before the secret, if that is only a part of the match."""
+        return (before_group(self.rule.pattern) or "").encode()
 
     def starts(self, data: bytes, place: int) -> bool:
         """Whether one of the rule's literals stands at this place."""
@@ -131,15 +116,6 @@ class RuleMatcher:
             longest = max(map(len, self.literals))
             return data[place : place + longest].lower().startswith(self.literals)
         return data.startswith(self.literals, place)
-
-
-def _balanced(pattern: str) -> str:
-    """Close the groups that a cut left open."""
-    try:
-        re.compile(pattern)
-    except re.error:
-        return _balanced(pattern + ")")
-    return pattern
 
 
 GAP = 256
@@ -163,22 +139,16 @@ _BETWEEN = rb"(?:[^\n]{0,24}?|(?:[^\n]{0,64}\n){1,2}?[^\n]{0,200}?)"
 """Between the data of two lines: the end of one, perhaps an empty one, what is before the next
 one's data."""
 
-_CHAIN = re.compile(rb"(?:[\s\S]{0,%d}?%s)*" % (GAP, _RUN))
-_LINES = re.compile(
+_CHAIN = lazy(rb"(?:[\s\S]{0,%d}?%s)*" % (GAP, _RUN))
+_LINES = lazy(
     rb"(?:(?:\x1b\[[0-9;]*m|[^A-Za-z0-9/\x1b]){1,24}(?=[A-Za-z0-9+/]{16})|[\s\S]{1,%d}?(?=[A-Za-z0-9+/]{32}))%s"
     rb"(?:%s%s)*(?:%s[A-Za-z0-9+/]{1,63}={1,2})?" % (GAP, _TELLING, _BETWEEN, _TELLING, _BETWEEN)
 )
 """The lines of a block that does not end."""
-_LONG = re.compile(rb"[A-Za-z0-9+/]{56,}={0,2}")
-_MIXED = re.compile(rb"(?=[a-z0-9+/]*[A-Z])(?=[A-Z0-9+/]*[a-z])(?=[A-Za-z+/]*[0-9])")
-_LAST_RUN = re.compile(_RUN)
-_SPACE = re.compile(rb"\s")
-_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-_BEGUN = 8
-"""Letters from which on a line of data may have begun."""
-_NO_WORD = re.compile(rb".[a-z]*[A-Z0-9+/]")
-LINE_BEGUN = rb"[A-Za-z0-9+/]{16}"
-"""Every line of data contains this, once more than its first letters are there."""
+_LONG = lazy(rb"[A-Za-z0-9+/]{56,}={0,2}")
+_MIXED = lazy(rb"(?=[a-z0-9+/]*[A-Z])(?=[A-Z0-9+/]*[a-z])(?=[A-Za-z+/]*[0-9])")
+LINE_BEGUN = rb"[A-Za-z0-9+/]{16,}$|[A-Za-z0-9+/]{56}"
+"""A line that may belong to a key whose first line is not there: begun at the end, or whole."""
 
 
 class KeyBlock:
@@ -243,15 +213,6 @@ class KeyBlock:
         found = self.find(data, edge) if edge >= 0 else None
         return high if found is None else max(high, found[1])
 
-    def goes_on(self, data: bytes, place: int, size: int) -> bool:
-        """Return whether an unfinished block that begins at a place goes on in the last `size` bytes."""
-        is_sure = self._pattern.match(data, place) or _LONG.match(data, place)
-        if not is_sure and _SPACE.search(data, len(data) - size):
-            return False  # it was a word, such as a long name in a sentence, and a space ends it
-        if data.find(b"-", len(data) - size) >= 0:
-            return False
-        return _LAST_RUN.search(data, max(0, len(data) - GAP // 2)) is not None
-
     def _chain(self, data: bytes, start: int, stop: int) -> tuple[int, int]:
         """Return where the next first or last line is, and where the last data before it ends."""
         for literal in self._literals:
@@ -266,12 +227,8 @@ class KeyBlock:
             return None  # it is a block of something else, as a certificate is
         low = max(0, place - BLOCK_REACH, edge)
         start, after = None, place
-        if place == len(data):
-            word = len(data[max(low, place - GAP) :].rstrip(_LETTERS)) + max(low, place - GAP)
-            if place - word >= _BEGUN and _NO_WORD.match(data, word):
-                start = after = word
         if _LONG.search(data, max(low, after - 2 * GAP), after) is None:
-            return start
+            return None
         for run in reversed(list(_LONG.finditer(data, low, after))):
             if after - run.end() > GAP or not _MIXED.match(run.group()):
                 break

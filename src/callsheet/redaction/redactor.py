@@ -5,14 +5,14 @@
 a secret's place, `stream.py` redacts streams, `commands.py` decides what of a command stays shown.
 
 Nested data is nearly always clean. So it is encoded as JSON, and that is searched once
-(`encoded_json.py`). Only if there is something to look at does a `Rewriter` visit each text and name;
-it copies what changes and keeps what doesn't.
+(`patterns.in_json`). Only if there is something to look at does a `Rewriter` visit each text and name;
+it copies what changes and leaves what doesn't as it is.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar, TypeAlias, cast
@@ -20,8 +20,8 @@ from typing import Any, ClassVar, TypeAlias, cast
 import msgspec
 
 from callsheet.redaction.commands import LONGEST, Runnable, is_inert
-from callsheet.redaction.encoded_json import UNCERTAIN, in_json, secret_names
 from callsheet.redaction.known_values import forms, secrets_of, secrets_of_mcp
+from callsheet.redaction.patterns import UNCERTAIN, in_json, make_gate, secret_names
 from callsheet.redaction.rules import (
     ID,
     InvalidRule,
@@ -33,11 +33,10 @@ from callsheet.redaction.rules import (
     rules_of,
     table,
 )
-from callsheet.redaction.scanner import Budget, Gate, Scanner, make_gate
+from callsheet.redaction.scanner import Budget, Scanner
 from callsheet.redaction.secret_names import family_of, is_placeholder, scheme_length
 from callsheet.redaction.spans import MARK, MARKS, Marks, Span
-from callsheet.redaction.stream import QuickCheck, StreamRedactor
-from callsheet.redaction.unfinished import Unfinished
+from callsheet.redaction.stream import QuickCheck, StreamRedactor, Unfinished
 from callsheet.report.json import JsonObject, JsonValue, is_list, is_object, text_of_bytes
 
 __all__ = [
@@ -93,7 +92,7 @@ class Redactor:
         self._known |= _named(known)
         self._scanner = Scanner(self._rules, forms(self._known), self._allow)
         self._unfinished = Unfinished(self._scanner)
-        self.__dict__.pop("_json_gate", None)
+        self.__dict__.pop("_match_json", None)
 
     def text(self, text: str, *, runs: bool = False) -> tuple[str, int]:
         """Return a text without its secrets.
@@ -146,12 +145,13 @@ class Redactor:
             data: What `msgspec.json.encode` made of a value. JSON that is written in another way, with
                 spaces or needless escapes, may hold secrets that are not found.
         """
-        return not self._json_gate.finds(data)
+        return self._match_json(data) is None
 
     @cached_property
-    def _json_gate(self) -> Gate:
+    def _match_json(self) -> Callable[[bytes], object]:
+        # Asked several times in each call's life, so it is RE2's own method, without a frame around it.
         patterns = [in_json(pattern) for pattern in self._scanner.patterns()]
-        return make_gate((*patterns, secret_names(table().keys, _FLAGS), *UNCERTAIN))
+        return make_gate((*patterns, secret_names(table().keys, _FLAGS), *UNCERTAIN)).match
 
     def found(self, value: JsonValue) -> dict[str, int]:
         """Return how many secrets each rule finds in JSON data.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from threading import Lock
@@ -38,13 +38,11 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     mixed: bool = False
     placeholders: bool = False
     ignore_case: bool = False
-    open: Literal["token", "name", "word", "line", "block"] = "token"
+    open: Literal["word", "line", "block"] = "word"
     end: str = ""
 
 
 OPEN: Mapping[str, re.Pattern[bytes]] = {
-    "token": re.compile(rb"[A-Za-z0-9_./+=~%$@,:-]*"),
-    "name": re.compile(rb"[A-Za-z0-9_-]*"),
     "word": re.compile(rb"""[^\s"'<>]*"""),
     "line": re.compile(rb"[^\r\n]*"),
     "block": re.compile(rb"[\s\S]*"),
@@ -55,6 +53,8 @@ OPEN: Mapping[str, re.Pattern[bytes]] = {
 class KeyTable(Struct, frozen=True, forbid_unknown_fields=True):
     """Which names have secret values. `secret_names.py` judges by it."""
 
+    words: tuple[str, ...]
+    joined: dict[str, tuple[str, ...]]
     families: dict[str, tuple[str, ...]]
     second: dict[str, tuple[str, ...]]
     weak: dict[str, str]
@@ -119,24 +119,22 @@ def read_settings(settings: Mapping[str, Any]) -> Settings:
 
 def _check_repeats(rule: Rule) -> None:
     """Refuse an endless repeat inside of another: a failing match could take forever."""
-    letters = list(signs(rule.pattern))
+    if re.search(r"(?<!\\)\{,\d", rule.pattern):
+        raise InvalidRule(f"rule {rule.id!r}: {{,n}} means something else in re2; write {{0,n}}")
     opened: list[bool] = [False]  # of each group that is open: whether it has such a repeat
     closed = False
-    for index, letter in letters:
+    for token in TOKEN.finditer(rule.pattern):
         before, closed = closed, False
-        if re.match(r"\{,\d", rule.pattern[index:]):
-            raise InvalidRule(f"rule {rule.id!r}: {{,n}} means something else in re2; say {{0,n}}")
-        endless = letter in "*+" or re.match(r"\{\d*,\}", rule.pattern[index:])
-        if letter == "(":
+        if token[0].startswith("("):
             opened.append(False)
-        elif letter == ")" and len(opened) > 1:
+        elif token[0] == ")":
             closed = opened.pop()
             opened[-1] |= closed
-        elif endless:
+        elif token["repeat"] and (token[0][0] in "*+" or ",}" in token[0]):
             if before:
                 raise InvalidRule(
                     f"rule {rule.id!r}: a repeat inside of a repeat could take for ever; "
-                    "say how often at most, such as {1,64}"
+                    "limit it, such as {1,64}"
                 )
             opened[-1] = True
 
@@ -148,30 +146,22 @@ def rules_of(settings: Settings) -> tuple[Rule, ...]:
     return tuple(rule for name, rule in rules.items() if name not in settings.off)
 
 
-def signs(pattern: str) -> Iterator[tuple[int, str]]:
-    """Return the characters of a pattern that mean something: not escaped, and in no class."""
-    index, in_class = 0, False
-    while index < len(pattern):
-        letter = pattern[index]
-        if letter == "\\":
-            index += 1
-        elif in_class:
-            in_class = letter != "]"
-        else:
-            yield index, letter
-            if letter == "[":
-                in_class = True
-                index += pattern.startswith("^", index + 1)
-                index += pattern.startswith("]", index + 1)
-        index += 1
+TOKEN = re.compile(
+    r"(?P<group>\(\?[a-zA-Z]*:|[()|])|(?P<repeat>(?:[*+?]|\{\d+(?:,\d*)?\})\??)"
+    r"|(?P<anchor>[$^]|\\[bB])|\[\^?\]?(?:\\.|[^\]\\])*\]|\\x[0-9a-fA-F]{2}|\\?.",
+    re.DOTALL,
+)
+"""The parts of a pattern: groups, repeats, anchors, and what matches one character."""
 
 
-def group_start(pattern: str) -> int:
-    """Return where the group starts that contains the secret; -1 if the whole match is secret."""
-    for index, letter in signs(pattern):
-        if letter == "(" and not pattern.startswith("?", index + 1):
-            return index
-    return -1
+def before_group(pattern: str) -> str | None:
+    """Return what stands before the group that contains the secret; None if the whole match is secret."""
+    opened = 0
+    for token in TOKEN.finditer(pattern):
+        if token[0] == "(":
+            return pattern[: token.start()] + ")" * opened
+        opened += token[0].startswith("(") - (token[0] == ")")
+    return None
 
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -186,7 +176,7 @@ def check(rule: Rule) -> None:
         raise InvalidRule(f"{where}: an id is 1 to 64 letters, digits, '-', '_' or '.'")
     if _BACKWARD.search(rule.pattern):
         raise InvalidRule(f"{where}: look-around and back-references don't work in re2")
-    if any(letter in "^$" for _, letter in signs(rule.pattern)):
+    if any(token[0] in ("^", "$") for token in TOKEN.finditer(rule.pattern)):
         raise InvalidRule(
             f"{where}: ^ and $ have no meaning here: secrets stand anywhere in a text"
         )
@@ -195,7 +185,7 @@ def check(rule: Rule) -> None:
     except re.error as error:
         raise InvalidRule(f"{where}: the pattern is not a regular expression: {error}") from None
     if found.groups > 1:
-        raise InvalidRule(f"{where}: {found.groups} groups; one at most says what is secret")
+        raise InvalidRule(f"{where}: {found.groups} groups; at most one may mark what is secret")
     if found.match(b""):
         raise InvalidRule(
             f"{where}: the pattern matches nothing at all, so it would match everywhere"
@@ -221,7 +211,7 @@ def _check_literals(rule: Rule, pattern: re.Pattern[bytes]) -> None:
         if not OPEN[rule.open].fullmatch(match.group(pattern.groups)):
             raise InvalidRule(
                 f"{where}: {example!r} has characters that open={rule.open!r} has not; "
-                "say open='word', 'line' or 'block'"
+                "use open='line' or 'block'"
             )
         if rule.literals and not begin.startswith(_lower(rule)):
             raise InvalidRule(f"{where}: {begin[:40]!r} begins with none of its literals")
@@ -256,7 +246,7 @@ def fill(template: str) -> str:
 def _filled(match: re.Match[str]) -> str:
     kind, count = match[1], int(match[2])
     if kind not in _FILLS:
-        raise InvalidRule(f"an example says {match[0]!r}; use one of {', '.join(_FILLS)}")
+        raise InvalidRule(f"an example has {match[0]!r}; use one of {', '.join(_FILLS)}")
     if kind == "b64lines":
         return "\n".join(_cycled(_FILLS[kind], 32) for _ in range(count))
     return _cycled(_FILLS[kind], count)

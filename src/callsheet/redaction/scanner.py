@@ -16,10 +16,8 @@ is used up, what may be secret is hidden unread (`UNSEARCHED`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
-from importlib import import_module
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 from callsheet.redaction import assignments
 from callsheet.redaction.encodings import (
@@ -28,7 +26,8 @@ from callsheet.redaction.encodings import (
     run_at,
     views,
 )
-from callsheet.redaction.matchers import REACH, RuleMatcher
+from callsheet.redaction.matchers import RuleMatcher
+from callsheet.redaction.patterns import REACH, Gate, make_gate, simplified
 from callsheet.redaction.rules import InvalidRule, Rule, check
 from callsheet.redaction.spans import (
     OPENING,
@@ -76,85 +75,11 @@ class Budget:
         self.left -= places
 
 
-@lru_cache(maxsize=16)
-def make_gate(patterns: tuple[bytes, ...]) -> Gate:
-    """Return the gate for these patterns. Sessions share it, since compiling takes milliseconds."""
-    return Gate(patterns)
-
-
-class Gate:
-    """All patterns in one automaton. A `Set` finds whether one matches; a search finds where."""
-
-    def __init__(self, patterns: Iterable[bytes]) -> None:
-        re2 = _re2()
-        self._options = re2.Options()
-        self._options.encoding = re2.Options.Encoding.LATIN1
-        self._options.never_capture = True
-        self._options.log_errors = False
-        self._options.max_mem = 64 << 20
-        self._union = b"|".join(b"(?:" + one + b")" for one in patterns) or rb"[^\x00-\xff]"
-        gate = re2.Set.SearchSet(self._options)
-        try:
-            gate.Add(self._union)
-        except re2.error as error:
-            raise InvalidRule(f"the rules don't work in re2: {_text(error)}") from None
-        gate.Compile()
-        self._match = gate.Match
-
-    def finds(self, data: bytes) -> bool:
-        """Return whether a pattern matches anywhere."""
-        return self._match(data) is not None
-
-    def each(self, data: bytes) -> Iterator[int]:
-        """Yield each place where a pattern matches, in order; matches may overlap."""
-        match = self._search(data) if self.finds(data) else None
-        while match is not None:
-            place: int = match.start()
-            yield place
-            match = self._search(data, place + 1)
-
-    @cached_property
-    def _search(self) -> Any:
-        """The search that finds where. Compiled on first use: most processes never find anything."""
-        return _re2().compile(self._union, self._options).search
-
-
-def _re2() -> Any:
-    """Import RE2 when the first gate is made: starting a process should not wait for it."""
-    return import_module("re2")
-
-
-def _text(error: Exception) -> str:
-    return str(error.args[0].decode() if error.args and isinstance(error.args[0], bytes) else error)
-
-
-_REPEAT = re.compile(rb"(?<!\\)\{(\d+)(,?)(\d*)\}\??")
-
-_ENOUGH = 20
-
-
-def simplified(pattern: bytes) -> bytes:
-    """Return a pattern with its long repeats made endless and lazy.
-
-    That makes a smaller automaton, which matches at least as often and reads no further than it
-    must.
-    """
-
-    def widen(match: re.Match[bytes]) -> bytes:
-        low, comma, high = int(match[1]), match[2], match[3]
-        endless = comma and not high
-        if low > _ENOUGH or endless or (high and int(high) > 2 * _ENOUGH):
-            return b"{%d,}?" % min(low, _ENOUGH)
-        return match[0]
-
-    return _REPEAT.sub(widen, pattern)
-
-
 _PREFIX = 64
 _LONG = 128
 
-_BLOCK = 8192
-"""Bytes that are searched at once."""
+_SMALL = 8192
+"""Bytes up to which a text is searched for anything at all first."""
 
 _FINDING = 3
 """How many places a finding is worth: it is looked at again, and marked."""
@@ -197,7 +122,7 @@ class Scanner:
         """Return what the gate searches for: rules, secret names, known values, text in base64."""
         rules = [simplified(rule.rule.pattern.encode()) for rule in self.rules]
         known = [re.escape(form[:_PREFIX]) for form in self.known]
-        return [*rules, *PAIRS, *known, BASE64]
+        return [*rules, *assignments.pairs(), *known, BASE64]
 
     # --- one whole text
 
@@ -216,7 +141,7 @@ class Scanner:
         nothing. Data that is new adds to the budget. Encoded text is looked into, and so often what
         is encoded in it.
         """
-        if len(data) <= _BLOCK and not self.finds(data):
+        if len(data) <= _SMALL and not self.finds(data):
             return ()
         budget = budget or Budget()
         found: list[Span] = []
@@ -254,7 +179,7 @@ class Scanner:
     def _settled(self, data: bytes, spans: list[Span], budget: Budget) -> list[Span]:
         while not budget.is_spent:
             text, marks = with_marks(data, spans)
-            self.spend(budget, 1 + len(text) // _BLOCK)
+            self.spend(budget, 1 + len(text) // _SMALL)
             more = self._find(text, budget, [])
             grown = merged(data, [*spans, *(mapped(data, span, marks) for span in more)])
             if grown == spans:
@@ -272,51 +197,31 @@ class Scanner:
     ) -> list[Span]:
         """Look at all places. Where base64 stands is added to `runs`."""
         found: list[Span] = []
-        place = 0
-        while place < len(data):
-            end = (place // _BLOCK + 1) * _BLOCK
-            after = self._find_in(data, place, end, budget, found, runs)
+        read_to = earned = after = 0
+        while (place := self.gate.next(data, after)) >= 0:
             if is_new:
-                budget.earn(min(after, len(data)) - place)
-            place = after
-        found = merged(data, found)
-        return beside_marks(data, found) if found and OPENING in data else found
-
-    def _find_in(
-        self,
-        data: bytes,
-        start: int,
-        end: int,
-        budget: Budget,
-        found: list[Span],
-        runs: list[tuple[int, int]],
-    ) -> int:
-        """Look at the places between two.
-
-        Returns the place from which on there is more to look at.
-        """
-        read_to = 0
-        for hit in self.gate.each(data[start : end + REACH]):
-            place, before = start + hit, len(found)
-            if place >= end:
-                break
+                budget.earn(place - earned)
+                earned = max(place, earned)
             if budget.is_spent:
-                return self._hide(data, place, found)
-            run = run_at(data, place)
-            if run is not None and (not runs or run[0] >= runs[-1][1]):
-                runs.append(run)
+                after = self._hide(data, place, found)
+                continue
+            before, after = len(found), place + 1
             cost = 1 + self._look(data, place, found)
             if place >= read_to:
                 read_to = self._read_pair(data, place, found)
                 cost += 1 + max(0, read_to - place) // _MUCH
             if len(found) > before:
                 cost += _FINDING
+                after = max(after, found[-1].end - REACH)
+            run = run_at(data, place)
+            if run is not None and (not runs or run[0] >= runs[-1][1]):
+                runs.append(run)
+                after = max(after, run[1] - REACH)
             self.spend(budget, cost)
-            if len(found) > before and found[-1].end - place > REACH:
-                return found[-1].end - _LONG
-            if run is not None and run[1] - place > REACH:
-                return run[1] - _LONG
-        return end
+        if is_new:
+            budget.earn(len(data) - earned)
+        found = merged(data, found)
+        return beside_marks(data, found) if found and OPENING in data else found
 
     def _hide(self, data: bytes, place: int, found: list[Span]) -> int:
         """Hide what can't be looked at, up to the end of a line."""
@@ -389,9 +294,6 @@ class Scanner:
     def knows(self, secret: bytes) -> bool:
         """Return whether this is a known value, in one of its forms, and nothing else."""
         return secret in self.known
-
-
-PAIRS = (assignments.ASSIGNED, assignments.FLAGGED, assignments.STRUCTURED, assignments.SET)
 
 
 def _allow_pattern(allow: Iterable[str]) -> re.Pattern[bytes] | None:

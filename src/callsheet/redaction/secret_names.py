@@ -12,6 +12,7 @@ import re
 from functools import cache, lru_cache
 from itertools import chain
 
+from callsheet.redaction.patterns import lazy
 from callsheet.redaction.rules import table
 from callsheet.redaction.spans import only_marks
 
@@ -76,7 +77,7 @@ def _phrases() -> dict[str, str]:
     return dict(chain.from_iterable(((w, name) for w in words) for name, words in families.items()))
 
 
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = lazy(
     rb"""(?ix)
     \$ | \$ [({\w] .* | %\([\w.]+\)\w | %[sdr] | %\w+% | \{+ [\w. :-]* \}+ .* | <[^<>]*>? | \#\{ .*
     | (?:[*.x_?\#-]|\xe2\x80\xa2)+ | \xe2\x80\xa6 (?: .* \xe2\x80\xa6 )?
@@ -102,7 +103,7 @@ def is_placeholder(value: bytes) -> bool:
 
 
 _LONGEST_PHRASE = 48
-_PHRASE = re.compile(
+_PHRASE = lazy(
     rb"""(?ix)(?=.*(?:pass|secret|token|key|credential|authorization|cookie))(?>
     (?:authorization|credentials|credential|passphrase|keycloak|password|example|invalid|refresh
     |access|bearer|client|cookie|passwd|sample|secret|secure|string|admin|basic|dummy|other
@@ -117,7 +118,7 @@ def is_random(value: bytes) -> bool:
     return _LONG.fullmatch(value) is not None and is_mixed(value) and not is_wordy(value)
 
 
-_LONG = re.compile(rb"[A-Za-z0-9+/_.~!#%^*?-]{16,}={0,2}")
+_LONG = lazy(rb"[A-Za-z0-9+/_.~!#%^*?-]{16,}={0,2}")
 
 
 def is_wordy(value: bytes) -> bool:
@@ -129,10 +130,10 @@ def is_wordy(value: bytes) -> bool:
 
 _WORDY = 5
 _NUMBERS = 3
-_NUMBER = re.compile(rb"[0-9]+")
+_NUMBER = lazy(rb"[0-9]+")
 
 
-_SCHEME = re.compile(
+_SCHEME = lazy(
     rb"(?i)(?:bearer|basic|token|digest|negotiate|apikey|api-key|ssws|bot|aws4-hmac-sha256|geniekey)"
     rb"(?:\s+|%20|\+)"
 )
@@ -149,5 +150,34 @@ def is_mixed(value: bytes) -> bool:
     return _DIGIT.search(value) is not None and _LETTER.search(value) is not None
 
 
-_DIGIT = re.compile(rb"[0-9]")
-_LETTER = re.compile(rb"[A-Za-z]")
+_DIGIT = lazy(rb"[0-9]")
+_LETTER = lazy(rb"[A-Za-z]")
+
+
+def is_code(value: bytes) -> bool:
+    """Return whether a value is an expression.
+
+    Names in one are words; what is made by chance may have a dot too.
+    """
+    if _CODE.fullmatch(value) is None:
+        return False
+    has_bracket = _BRACKET.search(value) is not None
+    return has_bracket or not is_mixed(value) or is_wordy(value) or len(value) < 8
+
+
+_CODE = lazy(
+    rb"""[A-Za-z_][\w.]*(?:[(\[{].*|\.)|[(\[{*&!@].*|[A-Za-z_]\w*(?:(?:\.|->|::)[A-Za-z_]\w*)+.*|\d+(?:\.\d+)*""",
+    re.DOTALL,
+)
+_BRACKET = lazy(rb"[(\[{*&@]")
+
+
+def is_cookie(value: bytes) -> bool:
+    """Return whether a cookie could name a session; `theme=dark` could not."""
+    return _COOKIE.search(value) is not None
+
+
+_COOKIE = lazy(
+    rb"(?:^|[;,]\s*)(?!(?i:path|domain|version|max-age|expires|samesite|comment|port)=)[^\s=;,]+="
+    rb"[^\s;]*?(?:(?=[A-Za-z]{0,5}[0-9])(?=[0-9]{0,5}[A-Za-z])[A-Za-z0-9]{6}|[0-9]{8}|[A-Za-z0-9%+/-]{16})"
+)

@@ -12,12 +12,13 @@ changes nothing.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from threading import Lock
 from typing import NamedTuple
+
+from callsheet.redaction.patterns import lazy
 
 LIMIT = 10_000
 """So many secrets have marks of their own. Those that come later share their rule's last mark."""
@@ -28,15 +29,9 @@ IDENTITY = 4096
 UNSEARCHED = "unsearched"
 """The rule in the mark of what was hidden unread, because a text had too much to look at."""
 
-MARK = re.compile(rb"\[redacted:[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(?:#(?:\d{1,9}|more))?\]")
+MARK = lazy(rb"\[redacted:[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(?:#(?:\d{1,9}|more))?\]")
 
 OPENING = b"[redacted:"
-
-MARK_BEGUN = re.compile(
-    b"(?:" + b"|".join(re.escape(OPENING[:size]) for size in range(1, len(OPENING))) + b"|"
-    + re.escape(OPENING) + rb"[A-Za-z0-9_.-]{0,64}(?:#\w{0,9})?)"
-)  # fmt: skip
-"""A mark that is not finished."""
 
 
 class Marks:
@@ -180,12 +175,12 @@ def mapped(data: bytes, span: Span, ends: list[tuple[int, int]]) -> Span:
 
 def beside_marks(data: bytes, spans: list[Span]) -> list[Span]:
     """Drop what lies in marks; widen what touches one, so that none is cut in two."""
-    kept: list[Span] = []
+    found: list[Span] = []
     for span in spans:
         start, end = mark_around(data, span.start), span.end
         cut = MARK.match(data, mark_around(data, end))
         if cut is not None and cut.start() < end:
             end = cut.end()
         if end - start > NEAR or not only_marks(data[start:end]):
-            kept.append(span._replace(start=start, end=end))
-    return merged(data, kept)
+            found.append(span._replace(start=start, end=end))
+    return merged(data, found)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterator, Sequence
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING
 
 from callsheet.report.errors import InvalidId
@@ -50,7 +50,7 @@ class IdFactory:
     def __init__(self, now_ns: Callable[[], int], random_bits: Callable[[int], int]) -> None:
         self._now_ns: Callable[[], int] = now_ns
         self._random_bits: Callable[[int], int] = random_bits
-        self._lock: Lock = Lock()
+        self._lock: RLock = RLock()  # a signal's handler may make an id in the midst of making one
         self._ms: int = -1
         self._head: str = ""
         self._tail: int = 0
@@ -77,12 +77,16 @@ class IdFactory:
             raise InvalidId(f"the clock says {ms} ms since 1970; a ULID holds 0 to {_TIME_END - 1}")
         self._ms = ms
         drawn = self._random_bits(_HEAD_BITS + _TAIL_BITS - 1)
-        self._head = PREFIX + _base32(ms << _HEAD_BITS | drawn >> _TAIL_BITS - 1)
+        number, digits = ms << _HEAD_BITS | drawn >> _TAIL_BITS - 1, ""
+        for _ in range(11):  # 110 bits are 22 digits, two at a time
+            digits = _PAIRS[number & 1023] + digits
+            number >>= 10
+        self._head = PREFIX + digits
         self._tail = drawn & (_TAIL_END // 2 - 1)
 
     def reseed(self) -> None:
         """Start afresh, as a forked child must: it inherits its parent's head and tail."""
-        self._lock = Lock()
+        self._lock = RLock()
         self._ms = -1
 
 
@@ -102,7 +106,10 @@ def check_id(value: object, what: str = "tool call id") -> str:
 
 
 class CallIndex:
-    """What leads to which call of one session. `calls` are those that the ledger still knows."""
+    """What leads to which call of one session. `calls` are those that the ledger still knows.
+
+    `first_own` and `last_own` are the first and the latest of our own ids, which the ledger notes here.
+    """
 
     def __init__(self, calls: Container[str]) -> None:
         self.aliases: dict[str, str] = {}
@@ -121,12 +128,6 @@ class CallIndex:
             or self._is_own(tool_call_id)
             or tool_call_id in self._used
         )
-
-    def use(self, tool_call_id: str) -> None:
-        """Note an id of our own."""
-        if not self.last_own:
-            self.first_own = tool_call_id
-        self.last_own = tool_call_id
 
     def use_foreign(self) -> None:
         """Note that there are ids from outside. They are stored when their calls are forgotten."""
@@ -207,8 +208,3 @@ class UsedIds:
         for _ in range(self.PROBES):
             yield bit % self.BITS
             bit += step
-
-
-def _base32(number: int) -> str:
-    """Return 110 bits as 22 digits, two at a time."""
-    return "".join([_PAIRS[number >> place & 1023] for place in range(100, -1, -10)])

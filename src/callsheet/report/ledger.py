@@ -54,7 +54,11 @@ _FORGET_AT_ONCE = 32
 
 
 class Ledger:
-    """All calls of one session. `new_id` makes ids that strictly increase (`IdFactory`)."""
+    """All calls of one session. `new_id` makes ids that strictly increase (`IdFactory`).
+
+    `calls` are the reports by their ids. A session that owns the ledger replaces a report there by one that
+    it has `changed`, and then calls `relink` and `end` where they apply.
+    """
 
     def __init__(
         self,
@@ -69,11 +73,11 @@ class Ledger:
         self._new_id: Callable[[], str] = new_id
         self._keep_reports: int = keep_reports
         self._keep_terminals: int = keep_terminals
-        self._calls: dict[str, ToolCallReport] = {}
+        self.calls: dict[str, ToolCallReport] = {}
         self._ended: deque[str] = deque()
         self._terminals: dict[str, TerminalState] = {}
         self._terminal_epoch: int = 0
-        self._names: CallIndex = CallIndex(self._calls)
+        self._names: CallIndex = CallIndex(self.calls)
         self._aliases: dict[str, str] = self._names.aliases
 
     # Look-up
@@ -89,18 +93,18 @@ class Ledger:
         """Return the call with this id or alias, if it is still known."""
         if type(key) is not str:
             key = check_id(key)
-        return self._calls.get(self._aliases.get(key, key))
+        return self.calls.get(self._aliases.get(key, key))
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and self.get(key) is not None
 
     def __len__(self) -> int:
         """Count the calls that are still known."""
-        return len(self._calls)
+        return len(self.calls)
 
     def __iter__(self) -> Iterator[ToolCallReport]:
         """Return the reports of all calls that are still known, in the order they were opened."""
-        return iter(list(self._calls.values()))
+        return iter(list(self.calls.values()))
 
     def terminal(self, terminal_id: str) -> TerminalState | None:
         """Return the state of an agent's terminal, if it is still known."""
@@ -129,9 +133,13 @@ class Ledger:
             if notes:
                 meta = {**meta, NOTES: {**(meta.get(NOTES) or EMPTY), **settle_notes(notes)}}
             meta = reasoned(meta, fields.get("status", ToolCallStatus.PENDING))
-        own = self._new_id() if tool_call_id is None else check_id(tool_call_id)
-        report = ToolCallReport(own, meta=meta, extra=SETTLED, **fields)
-        return self._open(report, foreign=tool_call_id is not None)
+        if tool_call_id is not None:
+            own = check_id(tool_call_id)
+            return self._open(ToolCallReport(own, meta=meta, extra=SETTLED, **fields))
+        report = self.add({**fields, "meta": meta} if meta else fields)
+        if report.status.is_final:
+            self.end(report.tool_call_id)
+        return report
 
     def update(
         self,
@@ -161,25 +169,20 @@ class Ledger:
 
     def add(self, fields: dict[str, Any]) -> ToolCallReport:
         """Announce a call of our own, like `open`, by fields that are checked already. Takes ownership."""
-        return self._open(ToolCallReport(self._new_id(), extra=SETTLED, **fields), foreign=False)
+        key = self._new_id()
+        report = self.calls[key] = ToolCallReport(key, extra=SETTLED, **fields)
+        self.counts.opened += 1
+        self._names.last_own = key
+        if not self._names.first_own:
+            self._names.first_own = key
+        if report.meta:
+            self._names.link(report)
+        return report
 
-    def amend(
-        self,
-        report: ToolCallReport,
-        fields: dict[str, JsonValue],
-        notes: JsonObject | None = None,
-        meta: JsonObject | None = None,
-    ) -> ToolCallReport:
-        """Change a call, like `update`, from its latest report and checked values. Takes ownership."""
-        if self._calls.get(report.tool_call_id) is not report:
-            report = self[report.tool_call_id]
-        changed = report.changed(fields, meta, notes)
-        if meta or (notes and "alias" in notes):
-            return self._commit(changed, relink=True)
-        self._calls[report.tool_call_id] = changed
-        if changed.status.is_final:
-            self._end(report.tool_call_id)
-        return changed
+    def relink(self, before: ToolCallReport, report: ToolCallReport) -> None:
+        """Note that the alias of a call may have changed."""
+        self._names.unlink(before)
+        self._names.link(report)
 
     def apply(self, event: Event) -> ToolCallReport | TerminalState:
         """Fold any event. Return the call's new report, or the terminal's state."""
@@ -191,14 +194,14 @@ class Ledger:
     # The folds
 
     def _fold_opened(self, event: CallOpened) -> ToolCallReport:
-        return self._open(event.report.owned(), foreign=True)
+        return self._open(event.report.owned())
 
     def _fold_changed(self, event: CallChanged) -> ToolCallReport:
         if event.upsert and self.get(event.tool_call_id) is None:
             # Of a call that ended so long ago that it is forgotten, no second one is made.
             if self._names.is_used(event.tool_call_id):
                 raise CorrelationError(event.tool_call_id, self.session_id)
-            return self._open(report_of(event).owned(), foreign=True)
+            return self._open(report_of(event).owned())
         report = self[event.tool_call_id]
         meta, notes = event.meta, event.notes
         report = report.changed(event.fields, meta, notes, event.extra, event.clear_meta)
@@ -228,31 +231,28 @@ class Ledger:
 
     # Helpers
 
-    def _open(self, report: ToolCallReport, foreign: bool) -> ToolCallReport:
+    def _open(self, report: ToolCallReport) -> ToolCallReport:
+        """Store a call that came from outside, under an id of its own if it came under a used one."""
         tool_call_id, names = report.tool_call_id, self._names
-        if not foreign:
-            names.use(tool_call_id)
-        else:
-            names.use_foreign()
-            if names.is_used(tool_call_id):
-                report = self._rename(report)
-                tool_call_id = report.tool_call_id
-        self._calls[tool_call_id] = report
+        names.use_foreign()
+        if names.is_used(tool_call_id):
+            report = self._rename(report)
+            tool_call_id = report.tool_call_id
+        self.calls[tool_call_id] = report
         self.counts.opened += 1
         if report.meta:
             names.link(report)
         if report.status.is_final:
-            self._end(tool_call_id)
+            self.end(tool_call_id)
         return report
 
     def _commit(self, report: ToolCallReport, relink: bool) -> ToolCallReport:
         """Replace the stored report by a changed one."""
         if relink:
-            self._names.unlink(self._calls[report.tool_call_id])
-            self._names.link(report)
-        self._calls[report.tool_call_id] = report
+            self.relink(self.calls[report.tool_call_id], report)
+        self.calls[report.tool_call_id] = report
         if report.status.is_final:
-            self._end(report.tool_call_id)
+            self.end(report.tool_call_id)
         return report
 
     def _rename(self, report: ToolCallReport) -> ToolCallReport:
@@ -272,7 +272,8 @@ class Ledger:
 
     # Forgetting
 
-    def _end(self, tool_call_id: str) -> None:
+    def end(self, tool_call_id: str) -> None:
+        """Note that a call has ended. The oldest that have are forgotten."""
         self.counts.ended += 1
         self._ended.append(tool_call_id)
         if len(self._ended) >= self._keep_reports + _FORGET_AT_ONCE:
@@ -281,7 +282,7 @@ class Ledger:
     def _forget_calls(self) -> None:
         """Drop the oldest calls that have ended."""
         surplus = len(self._ended) - self._keep_reports
-        self._names.forget([self._calls.pop(self._ended.popleft()) for _ in range(surplus)])
+        self._names.forget([self.calls.pop(self._ended.popleft()) for _ in range(surplus)])
 
     def _forget_terminals(self) -> None:
         """Once there are too many terminals, drop the oldest that have exited, else the oldest."""

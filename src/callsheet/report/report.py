@@ -160,21 +160,27 @@ class ToolCallReport(Struct, frozen=True, gc=False):
         clear_meta: bool = False,
     ) -> ToolCallReport:
         """Return the report that this one becomes by settled values, or raise. This one stays as it is."""
-        status = fields.get("status")
-        if status is None:
-            check_alive(self.status, self.tool_call_id)
-        elif status not in MOVES[self.status]:
-            check_move(self.status, status, self.tool_call_id)
+        status, moves = fields.get("status"), MOVES[self.status]
+        if status not in moves:  # not a move, or not a legal one
+            if status is not None:
+                check_move(self.status, status, self.tool_call_id)
+            elif not moves:
+                check_alive(self.status, self.tool_call_id)
         report = self.__copy__()
         for name, value in fields.items():
             force_setattr(report, name, value)
-        if (
-            meta
-            or notes
-            or clear_meta
-            or (status is not None and (self.meta or status is _CANCELLED))
-        ):
-            force_setattr(report, "meta", report._next_meta(meta, notes, clear_meta))
+        if notes or meta or clear_meta or status is _CANCELLED or (status and self.meta):
+            after = EMPTY if clear_meta else self.meta
+            if meta:
+                after = patched(after, meta)
+            old = after.get(NOTES) or EMPTY
+            if notes and None in notes.values():
+                after = patched(after, {NOTES: patched(old, notes) or None})
+            elif notes:
+                after = {**after, NOTES: {**old, **notes}}
+            if status is _CANCELLED or "reason" in old or (notes and "reason" in notes) or meta:
+                after = reasoned(after, report.status)
+            force_setattr(report, "meta", after)
         if extra or self.extra:
             force_setattr(report, "extra", self._next_extra(status, extra))
         return report
@@ -204,22 +210,6 @@ class ToolCallReport(Struct, frozen=True, gc=False):
             )
         for name in self.__struct_fields__:
             force_setattr(self, name, getattr(other, name))
-
-    def _next_meta(
-        self, patch: JsonObject | None, notes: JsonObject | None, clear: bool
-    ) -> JsonObject:
-        meta = EMPTY if clear else self.meta
-        if patch:
-            meta = patched(meta, patch)
-        if notes:
-            old = meta.get(NOTES) if meta else None
-            if None in notes.values():
-                meta = patched(meta, {NOTES: patched(old or EMPTY, notes) or None})
-            else:
-                meta = {**meta, NOTES: {**old, **notes} if old else notes}
-        if self.status is _CANCELLED or (meta and "reason" in (meta.get(NOTES) or EMPTY)):
-            return reasoned(meta, self.status)
-        return meta
 
     def _next_extra(self, status: ToolCallStatus | None, patch: JsonObject | None) -> JsonObject:
         overtaken = status is not None and "status" in self.extra  # an unknown one of another agent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threading import Lock
+from threading import RLock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -33,7 +33,7 @@ class Batch:
         self._title: str = title
         self._total: int | None = total
         self._summary: bool = summary
-        self._lock: Lock = Lock()
+        self._lock: RLock = RLock()
         self._opened: int = 0
         self._done: int = 0
         self._failed: int = 0

@@ -27,7 +27,7 @@ from callsheet.report.status import Reason, ToolCallStatus, to_status
 from callsheet.runtime import permission
 from callsheet.runtime.call_state import CallState, Fields
 from callsheet.runtime.endings import Ending, ending_of, exit_ending
-from callsheet.runtime.health import Misuse, PermissionDenied, safely
+from callsheet.runtime.health import PermissionDenied, safely
 from callsheet.runtime.live_output import KEEP, to_bytes
 
 _PENDING = ToolCallStatus.PENDING
@@ -43,10 +43,8 @@ MOST_LOCATIONS = 16
 class RuntimeCall(CallState):
     """One tool call of a session. Made by `RuntimeSession.call`; tools hold `callsheet.Call`."""
 
-    __slots__ = ()
-
     def __repr__(self) -> str:
-        report = self._report
+        report = self.state
         if report is None:
             return "<Call, not entered>"
         return f"<Call {self.id} {report.name!r} {report.status.value}>"
@@ -59,13 +57,7 @@ class RuntimeCall(CallState):
             self._seconds = None
             message = "a call's timeout needs an event loop: async with session.call(…)"
             self.session.faults.degraded(InvalidValue(message))
-        return self._announce()
-
-    def _announce(self) -> Self:
-        spec, self._spec = self._spec, None
-        if spec is None:
-            raise Misuse(f"{self!r} was entered before; a call is announced once")
-        self.session.announce(self, spec)
+        self.session.announce(self)
         return self
 
     def __exit__(
@@ -75,7 +67,7 @@ class RuntimeCall(CallState):
         trace: TracebackType | None,
     ) -> None:
         """End the call, if it has not ended."""
-        if self._report is None or self._report.status.is_final:
+        if self.state is None or self.state.status.is_final:
             return
         if exc is None and self._exit is not None:
             ending = exit_ending(self._exit)
@@ -90,7 +82,7 @@ class RuntimeCall(CallState):
 
     async def __aenter__(self) -> Self:
         """Announce the call."""
-        self._announce()
+        self.session.announce(self)
         if self._seconds is not None:
             try:
                 self._timeout = await asyncio.timeout(self._seconds).__aenter__()
@@ -107,7 +99,8 @@ class RuntimeCall(CallState):
     ) -> bool | None:
         """End the call, if it has not ended."""
         if self._timeout is None:
-            self.__exit__(kind, exc, trace)
+            if self.state is not None and not self.state.status.is_final:
+                self.__exit__(kind, exc, trace)
             return None
         try:
             return await self._timeout.__aexit__(kind, exc, trace)
@@ -144,18 +137,17 @@ class RuntimeCall(CallState):
     def start(self) -> None:
         """Report that the tool is running: `in_progress`."""
         with self.session.lock:
-            report = self._report or self.report
+            report = self.state or self.report
             if report.status is not _IN_PROGRESS:
-                self._report = self._started(report)
+                self.session.commit(self, {"status": _IN_PROGRESS}, self._watch.start())
 
     @safely
     def pause(self) -> None:
         """Report that the tool is waiting for something: `paused` (v1 clients see it as running)."""
         with self.session.lock:
-            report = self.report
-            if report.status is _PENDING:
-                report = self._report = self._started(report)
-            self._report = self.session.commit(report, {"status": _PAUSED})
+            if self.report.status is _PENDING:
+                self._started()
+            self.session.commit(self, {"status": _PAUSED})
 
     def resume(self) -> None:
         """Report that the tool is running again: `in_progress`."""
@@ -208,7 +200,7 @@ class RuntimeCall(CallState):
                 )
                 is_cut = fields["content"] is not whole
                 self._whole, self._cut_at = (whole if is_cut else None), len(whole)
-            self._report = session.commit(report, fields, notes)
+            session.commit(self, fields, notes)
 
     @safely
     def locate(self, path: Any, line: int | None = None) -> None:
@@ -296,7 +288,7 @@ class RuntimeCall(CallState):
         checked = check_id(terminal_id, "terminal id")
         with self.session.lock:
             self._live_output().state.shown_as = checked
-            self._report = self.session.commit(self.report, {})
+            self.session.commit(self, {})
 
     @safely
     def exit(self, code: int | None = None, signal: str | None = None) -> None:

@@ -43,35 +43,31 @@ Fields: TypeAlias = dict[str, Any]
 class CallState:
     """The report of one call, as it changes."""
 
-    __slots__ = (
-        "_cut_at", "_exit", "_output", "_report", "_seconds", "_spec", "_timeout", "_watch",
-        "_whole", "id", "session", "whole_input",
-    )  # fmt: skip
+    id: str = ""
+    state: ToolCallReport | None = None
+    output: Output | None = None
+    _exit: ExitStatus | None = None
+    _timeout: asyncio.Timeout | None = None
+    # The originals of what was cut: the input to show when asking for approval, the content to cut
+    # again when more of it comes, and how many items it had when it was cut last.
+    whole_input: JsonValue = None
+    _whole: tuple[ToolCallContent, ...] | None = None
+    _cut_at: int = 0
 
     def __init__(self, session: RuntimeSession, spec: CallSpec, timeout: float | None) -> None:
-        self.id: str = ""
         self.session: RuntimeSession = session
-        self._report: ToolCallReport | None = None
-        self._spec: CallSpec | None = spec
-        self._output: Output | None = None
-        self._exit: ExitStatus | None = None
-        self._watch: Stopwatch = Stopwatch(session.clock)
+        # What the call is announced with; None afterwards.
+        self.spec: CallSpec | None = spec
         self._seconds: float | None = timeout
-        self._timeout: asyncio.Timeout | None = None
-        # The originals of what was cut: the input to show when asking for approval, the content to
-        # cut again when more of it comes, and how many items it had when it was cut last.
-        self.whole_input: JsonValue = None
-        self._whole: tuple[ToolCallContent, ...] | None = None
-        self._cut_at: int = 0
+        self._watch: Stopwatch = Stopwatch(session.clock, session.clock.monotonic())
 
     @property
     def report(self) -> ToolCallReport:
         """The current report. It is immutable: read this property again for a later one."""
-        if self._report is None:
-            raise Misuse(
-                "the call is not announced yet; enter it first: async with session.call(…)"
-            )
-        return self._report
+        if self.state is None:
+            message = "the call is not announced yet; enter it first: async with session.call(…)"
+            raise Misuse(message)
+        return self.state
 
     @property
     def status(self) -> ToolCallStatus:
@@ -81,27 +77,20 @@ class CallState:
     @property
     def has_ended(self) -> bool:
         """Whether the call has ended."""
-        return self._report is not None and self._report.status.is_final
-
-    def opened(self, report: ToolCallReport, output: Output | None) -> ToolCallReport:
-        """Store the report with which the session announces the call, under its lock."""
-        self._report, self.id, self._output = report, report.tool_call_id, output
-        if output is not None:
-            output.call_id = self.id
-        return report
+        return self.state is not None and self.state.status.is_final
 
     def introduce_to(self, consumer: Any) -> None:
         """Send this call to a consumer that was added late, under the session's lock."""
-        if self._report is not None and not self._report.status.is_final:
-            if self._output is not None:
-                consumer.output(self._output, False)
-            consumer.put(self._report, True)
+        if self.state is not None and not self.state.status.is_final:
+            if self.output is not None:
+                consumer.output(self.output, False)
+            consumer.put(self.state, True)
 
     # Changing it
 
-    def _started(self, report: ToolCallReport, since: float | None = None) -> ToolCallReport:
-        """Commit that the tool is running, under the lock, and return the new report."""
-        return self.session.commit(report, {"status": _IN_PROGRESS}, self._watch.start(since))
+    def _started(self, since: float | None = None) -> None:
+        """Commit that the tool is running, or has run since a monotonic time; under the lock."""
+        self.session.commit(self, {"status": _IN_PROGRESS}, self._watch.start(since))
 
     def _change(
         self,
@@ -111,6 +100,7 @@ class CallState:
         meta: JsonObject | None = None,
         ending: Ending | None = None,
         raw: JsonValue = None,
+        size: int | None = None,
     ) -> None:
         """Change the call, or end it: prepare the fields without the lock, and commit them under it.
 
@@ -123,21 +113,23 @@ class CallState:
             meta: A sanitized patch for `_meta`.
             ending: How the call ends, if it does.
             raw: The raw output of a call that ends.
+            size: The bytes of the fields, if the call has no content yet and they are known.
         """
         session, lock = self.session, self.session.lock
         for left in range(TRIES, -1, -1):
             if not left:
                 lock.acquire()
             try:
-                report = self._report or self.report
-                fields, notes = session.guard.bounded(make(report), report, found)
+                report = self.state or self.report
+                known = None if report.content else size
+                fields, notes = session.guard.bounded(make(report), report, found, size=known)
                 with lock:
-                    if self._report is not report:
+                    if self.state is not report:
                         continue
                     if ending is None:
-                        self._report = session.commit(report, fields, notes, meta)
+                        session.commit(self, fields, notes, meta)
                     else:
-                        self._report = self._ended(report, ending, raw, fields, notes)
+                        self._ended(report, ending, raw, fields, notes)
                     return
             finally:
                 if not left:
@@ -175,14 +167,14 @@ class CallState:
 
     def _live_output(self) -> Output:
         """Return the call's output, under the lock; at first, it is added to the content."""
-        report, output = self.report, self._output
+        report, output = self.report, self.output
         if report.status.is_final:
             raise self._too_late("output")
         if output is None:
-            output = self._output = Output(self.session, self.id, report.raw_input)
+            output = self.output = Output(self.session, self.id, report.raw_input)
             self.session.notify_output(output, much=False)
             fields = {"content": (*report.content, output.item)}
-            self._report = self.session.commit(report, fields)
+            self.session.commit(self, fields)
         return output
 
     def _too_late(self, what: str) -> LateUpdate:
@@ -193,26 +185,27 @@ class CallState:
 
     def _end(self, ending: Ending, raw: JsonValue = None) -> None:
         """End the call. An end is sent even if what it should show can't be."""
-        report = self._report or self.report
+        report = self.state or self.report
         if report.status.is_final:
             raise self._too_late(ending.status.value)
         try:
-            items, raw, found = self.session.guard.result(ending.output, raw)
-            self._change(partial(self._last_fields, items, raw), found, ending=ending, raw=raw)
+            items, raw, found, size = self.session.guard.result(ending.output, raw)
+            fields = partial(self._last_fields, items, raw)
+            self._change(fields, found, ending=ending, raw=raw, size=size)
         except Exception:
             if not self.has_ended:
                 with self.session.lock:
-                    self._report = self._ended(self.report, ending, None, {}, {})
+                    self._ended(self.report, ending, None, {}, {})
             raise
         finally:
-            if self.has_ended:
+            if self.state is not None and self.state.status.is_final:
                 self.session.ended(self)
 
     def _last_fields(
         self, items: tuple[ToolCallContent, ...], raw: JsonValue, report: ToolCallReport
     ) -> Fields:
         """Return the fields of a call's end, with what its output and its exit add to them."""
-        output, content = self._output, self.whole_content(report)
+        output, content = self.output, self._whole or report.content
         if output is not None:
             with self.session.lock:
                 output.settle(float("inf"))
@@ -237,25 +230,25 @@ class CallState:
         raw: JsonValue,
         fields: Fields,
         notes: JsonObject,
-    ) -> ToolCallReport:
-        """Commit the end of the call, under the lock, and return its last report."""
+    ) -> None:
+        """Commit the end of the call, under the lock."""
         session, status = self.session, ending.status
         if report.status is _PAUSED or (report.status is _PENDING and status is _COMPLETED):
             # The ledger knows the call as running from here on, whatever comes of its end.
-            report = self._report = self._started(report, since=self._watch.made)
-        if self._output is not None:
-            self._output.state.exit_status = self._exit
-            found = self._output.close(raw)
+            self._started(since=self._watch.made)
+        if self.output is not None:
+            self.output.state.exit_status = self._exit
+            found = self.output.close(raw)
             if found:
                 known = notes.get("redactions") or report.notes.get("redactions") or 0
                 session.faults.tally(redacted=found)
                 notes["redactions"] = known + found
-            self._output = None
+            self.output = None
         notes |= self._watch.end()
         if ending.reason is not None:
             notes["reason"] = self._reason(ending.reason, status)
         fields["status"] = status
-        return session.commit(report, fields, notes)
+        session.commit(self, fields, notes)
 
     def _reason(self, given: Reason | str, status: ToolCallStatus) -> str:
         """Return a reason that fits the status."""

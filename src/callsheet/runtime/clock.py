@@ -105,76 +105,60 @@ def sample(now: float) -> Sample:
     """Return what was used until `now`, a monotonic time, to the millisecond."""
     global _last_sample  # noqa: PLW0603 - one answer of the system serves all calls
     taken, found = _last_sample
-    if not 0 <= now - taken < _FRESH:
-        found = _ask()
-        _last_sample = (now, found)
+    if 0 <= now - taken < _FRESH:
+        return found
+    if resource is None:
+        found = Sample(process_time(), None, 0)
+    else:
+        own = resource.getrusage(resource.RUSAGE_SELF)
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+        found = Sample(cpu, own.ru_maxrss // _KB, children.ru_maxrss // _KB)
+    _last_sample = (now, found)
     return found
 
 
-def between(start: Sample, end: Sample) -> dict[str, int]:
-    """Return the usage of a call that ran between two samples, in the form of `_meta.callsheet.usage`."""
-    if start is end:
-        cpu_ms, children = 0, False
-    else:
-        cpu_ms, children = (
-            round((end.cpu - start.cpu) * 1000),
-            end.child_peak_kb > start.child_peak_kb,
-        )
-    if end.peak_kb is None:
-        return {"cpuMs": cpu_ms}
-    peak = max(end.peak_kb, end.child_peak_kb) if children else end.peak_kb
-    return {"cpuMs": cpu_ms, "maxRssKb": peak}
-
-
-def _ask() -> Sample:
-    if resource is None:
-        return Sample(process_time(), None, 0)
-    own = resource.getrusage(resource.RUSAGE_SELF)
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
-    return Sample(cpu, own.ru_maxrss // _KB, children.ru_maxrss // _KB)
-
-
-class Stopwatch:
+class Stopwatch(Struct):
     """Measures one call. `made` is when it was made, for calls that are never started."""
 
-    __slots__ = ("_clock", "_reported", "_started", "_usage", "made")
-
-    def __init__(self, clock: Clock) -> None:
-        self.made: float = clock.monotonic()
-        self._clock: Clock = clock
-        self._started: float | None = None
-        self._usage: Sample | None = None
-        self._reported: dict[str, int] | None = None
+    clock: Clock
+    made: float
+    started: float | None = None
+    usage: Sample | None = None
+    reported: dict[str, int] | None = None
 
     def start(self, since: float | None = None) -> dict[str, Any] | None:
         """Store that the call runs, or has run since a monotonic time. Return the note, the first time."""
-        if self._started is not None:
+        if self.started is not None:
             return None
-        now = self._clock.monotonic()
-        self._started = now if since is None else since
-        self._usage = sample(now)
-        return {"startedAt": to_rfc3339(self._clock.time_ns() - int((now - self._started) * 1e9))}
+        now = self.clock.monotonic()
+        self.started = now if since is None else since
+        self.usage = sample(now)
+        return {"startedAt": to_rfc3339(self.clock.time_ns() - int((now - self.started) * 1e9))}
 
     def report(self, cpu_ms: float | None, max_rss_kb: int | None) -> None:
         """Store the usage that a tool reports. It overrides what is measured."""
-        reported = dict(self._reported or {})
+        reported = dict(self.reported or {})
         if cpu_ms is not None:
             reported["cpuMs"] = round(float(cpu_ms))
         if max_rss_kb is not None:
             reported["maxRssKb"] = int(max_rss_kb)
-        self._reported = reported
+        self.reported = reported
 
     def end(self) -> dict[str, Any]:
         """Return the notes of a call's end."""
-        clock = self._clock
+        clock = self.clock
         notes: dict[str, Any] = {"endedAt": to_rfc3339(clock.time_ns())}
-        if self._started is not None and self._usage is not None:
+        if self.started is not None and self.usage is not None:
             now = clock.monotonic()
-            notes["durationMs"] = round((now - self._started) * 1000, 3)
-            notes["usage"] = between(self._usage, sample(now))
-            if self._reported:
-                notes["usage"] |= self._reported
+            notes["durationMs"] = round((now - self.started) * 1000, 3)
+            begin, end = self.usage, sample(now)
+            usage = notes["usage"] = {"cpuMs": round((end.cpu - begin.cpu) * 1000)}
+            if end.peak_kb is not None:
+                children = end.child_peak_kb > begin.child_peak_kb
+                usage["maxRssKb"] = max(end.peak_kb, end.child_peak_kb) if children else end.peak_kb
+            if self.reported:
+                usage |= self.reported
         return notes
 
 

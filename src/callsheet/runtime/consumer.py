@@ -1,23 +1,23 @@
 """The consumer: delivery of a session's state to one sink.
 
 It is state sync, not a message queue. Each consumer remembers, through its view, what its peer has
-seen, and sends the difference to the current state.
+been sent, and encodes the difference to the current state (see `send_queue`).
 
 Rules
 -----
 1. **Every status change is sent**, at once and in order. Other changes and live output are sent at
-   least every `PACE` seconds, and are merged meanwhile (see `send_queue`).
+   least every `PACE` seconds, and are merged meanwhile.
 2. **Delivered means delivered.** A line leaves only when the sink has taken it. If a send fails it
    is retried, and everything after it waits.
-3. **Bounded.** Lines are made when the sink is ready for them. A consumer that takes nothing for
-   `dead_after` seconds, or falls too far behind, is abandoned. The tool never waits.
-
+3. **Bounded.** A consumer that takes nothing for `dead_after` seconds, or falls too far behind, is
+   abandoned. The tool never waits.
 4. **Records are handed over at once.** A sink that stores calls is sent a call's beginning and its end
    within the change, by the thread that makes it: so a crash loses nothing, and what else the sink is
    told keeps its order. Such a sink is fast, takes everything, and never waits.
 
 Threads: `put` and `output` are called under the session's lock, by any thread. All else happens on the
-thread of the event loop, or, when that has ended, at the end of the process.
+thread of the event loop, or, when that has ended, at the end of the process. The sink is passed a
+deque of its own (`_sending`), so that it can be emptied without the lock while new lines are queued.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from threading import Thread, get_ident
 from time import monotonic
@@ -84,6 +85,7 @@ class Consumer:
         self.is_dead: bool = False
         self.queue: SendQueue = SendQueue(session, sink)
         self.view: View = self.queue.view
+        self._sending: deque[Any] = deque()
         self._session: RuntimeSession = session
         self._loop: asyncio.AbstractEventLoop = loop
         self._thread: int = session.thread
@@ -101,34 +103,57 @@ class Consumer:
         self._failing_since: float | None = None
         self._retry: float = RETRY
         self._tries: int = 0
-        self._delivered: int = 0
+        # How many of the queue's lines were taken to be sent: all are delivered once `_sending` is empty.
+        self._taken: int = 0
         self._flushes: list[tuple[int, asyncio.Future[None]]] = []
 
     # Filling it, under the session's lock, from any thread
 
-    def put(self, report: ToolCallReport, moved: bool) -> None:
-        """Queue a call's new state. `moved`: the call's status has changed, so send it at once."""
+    def put(
+        self,
+        report: ToolCallReport,
+        moved: bool,
+        since: ToolCallReport | None = None,
+        names: Collection[str] = (),
+    ) -> None:
+        """Queue a call's new state.
+
+        Args:
+            report: The new state.
+            moved: Whether the call's status has changed, so that it is sent at once.
+            since: The state before, if it is known what differs between the two.
+            names: The fields, besides `meta`, that do.
+        """
         if self.is_dead:
             return
-        if self.queue.takes_records:
-            moved = moved and report.status not in _BETWEEN
-        self.queue.put(report, moved)
-        if moved and self.queue.takes_records:
+        queue = self.queue
+        if not moved or (queue.takes_records and report.status in _BETWEEN):
+            if queue.put(report) and not (self._called or self._paced):
+                self._paced = True
+                self._soon(self._run_paced)
+            return
+        if queue.waiting:
+            queue.waiting.pop(report.tool_call_id, None)
+            queue.encode_waiting()
+        queue.encode(report, since, names)
+        if queue.takes_records:
             if not self._busy or self._failing_since is not None:
                 self._drain()
-        elif moved:
-            if not self._called:
-                self._called = True
-                self._soon(self._run)
-        elif not (self._called or self._paced):
-            self._paced = True
-            self._soon(self._run_paced)
-        if self.queue.weight > MAX_WEIGHT:
+        elif not self._called:
+            self._called = True
+            self._soon(self._run)
+        if queue.weight > MAX_WEIGHT:
             if self._busy:
                 self.is_dead = True
                 self._soon(lambda: self.die("it is too far behind"))
             else:
                 self._session.is_behind = True  # not the consumer: the loop doesn't turn
+
+    def put_again(self, report: ToolCallReport, since: ToolCallReport | None) -> None:
+        """Queue a call's new state, when an exception has interrupted `put` at an unknown point."""
+        self.queue.view.forget(report.tool_call_id, since)
+        self.queue.waiting[report.tool_call_id] = report
+        self._soon(self._run)
 
     def output(self, output: Output, much: bool) -> None:
         """Queue a call's new output. `much`: there is enough of it to send now."""
@@ -202,11 +227,9 @@ class Consumer:
         """Send until nothing is left that is due, or the sink has to be waited for."""
         self._busy = True
         queue, send = self.queue, self.sink.send
-        lines = queue.lines
         try:
-            while lines or queue.waiting or queue.todo or queue.outputs or self._flushes:
-                if not lines and not self._fill():
-                    break
+            while self._sending or self._take():
+                lines = self._sending
                 before = len(lines)
                 waiting = send(lines)
                 if waiting is not None and hasattr(waiting, "__await__"):
@@ -214,14 +237,11 @@ class Consumer:
                     return
                 if len(lines) == before:
                     raise TookNothing("its send() took nothing and gave nothing to await")  # noqa: TRY301
-                if not lines:
-                    self._sent()
         except BaseException as exc:  # whatever a consumer raises, the tool goes on
             self._failed(exc)
             if isinstance(exc, (KeyboardInterrupt, SystemExit)):
                 raise
             return
-        self._busy = False
         if queue.outputs and not (self._called or self._paced):
             self._paced = True
             self._later("pace", self._pace, self._run)
@@ -229,16 +249,30 @@ class Consumer:
             self._not_any_more("held")  # it is asked when nothing new has come since
             self._later("held", QUIET, self._insist)
 
-    def _fill(self) -> bool:
-        """Make the next lines. Return whether there are any."""
-        queue, now, due = self.queue, 0.0, False
-        if not queue.todo and (queue.outputs or queue.is_soft):
+    def _take(self) -> bool:
+        """Take all lines to be sent next, with those of soft changes and of output that is due.
+
+        All that was taken before is delivered. Return whether there is more. If not, nothing more is to
+        be sent now.
+        """
+        queue = self.queue
+        self._failing_since, self._tries = None, 0
+        if self._flushes:
+            self._resolve()
+        if queue.waiting or queue.outputs:
             now = self._clock.monotonic()
             due = self._is_time(now)
-        queue.fill(due, now)
-        if not (queue.todo or queue.lines):
-            self._sent()
-        return bool(queue.lines)
+            with self._session.delivery.encoding():
+                queue.encode_waiting()
+                if due:
+                    queue.encode_outputs(now)
+        with self._session.lock:
+            if not queue.lines:
+                self._busy = False
+                return False
+            self._sending, queue.lines = queue.lines, self._sending
+            self._taken, queue.weight = queue.added, 0
+            return True
 
     def _is_time(self, now: float) -> bool:
         """Whether it is time for live output. If not, it will be."""
@@ -254,22 +288,19 @@ class Consumer:
     def _insist(self) -> None:
         """Ask the view again for what it held back: nothing new has come for a while."""
         if not self._busy:
-            self.queue.insist()
+            with self._session.delivery.encoding():
+                self.queue.insist()
             self._drain()
 
-    def _sent(self) -> None:
-        """Note that the sink has taken the lines."""
-        self._failing_since, self._tries = None, 0
-        if not self.queue.todo:
-            self._delivered = self.queue.taken_count
-            if self._flushes:
-                self._resolve()
-
     def _resolve(self) -> None:
+        """Release those who wait for the delivery of what was taken."""
+        if get_ident() != self._thread:  # a record that another thread has put
+            self._soon(self._resolve)
+            return
         waiting = self._flushes
-        self._flushes = [(mark, future) for mark, future in waiting if mark > self._delivered]
+        self._flushes = [(mark, future) for mark, future in waiting if mark > self._taken]
         for mark, future in waiting:
-            if mark <= self._delivered and not future.done():
+            if mark <= self._taken and not future.done():
                 future.set_result(None)
 
     # Waiting, failing, giving up
@@ -290,8 +321,6 @@ class Consumer:
         if exc is not None:
             self._failed(exc)
             return
-        if not self.queue.lines:
-            self._sent()
         self._drain()
 
     def _is_late(self) -> None:
@@ -311,7 +340,7 @@ class Consumer:
 
     def _progress(self) -> tuple[int, int]:
         taken: int = getattr(self.sink, "taken", 0)
-        return len(self.queue.lines), taken
+        return len(self._sending), taken
 
     def _failed(self, exc: BaseException) -> None:
         """Handle a failed send: retry later, or abandon the consumer. What was not taken is still queued."""
@@ -343,7 +372,10 @@ class Consumer:
         self.is_dead = True
         self._busy = False
         with self._session.lock:
-            waited = self.queue.clear()
+            waited = self.queue.clear() + len(self._sending)
+            self._sending = (
+                deque()
+            )  # a new one: a shared pipe may be in the midst of the old one's lines
         self._not_any_more()
         if self._task is not None:
             self._task.cancel()
@@ -365,27 +397,35 @@ class Consumer:
         """Send all that was reported so far. Return a future where that takes time."""
         if self.is_dead or (self._task is not None and _is_current(self._task)):
             return None  # one who is being served can't wait for being served
+        queue = self.queue
+        if queue.waiting or queue.outputs or self.view.held:
+            with self._session.delivery.encoding():
+                queue.encode_waiting()
+                queue.encode_outputs(self._clock.monotonic())
+                queue.insist(whatever_it_costs=True)
         if not self._busy:
-            self._forced = bool(self.queue.outputs)
-            if self.queue.view.held:
-                self.queue.insist(whatever_it_costs=True)
             self._drain()
             if not self._busy:
                 return None
-        self.queue.put_count = mark = self.queue.put_count + 1
-        self._forced = True
         future = self._loop.create_future()
-        self._flushes.append((mark, future))
+        with self._session.lock:
+            self._flushes.append((queue.added, future))
+            if not self._busy:  # another thread has just put a record, and sent all that there was
+                self._drain()
         return future
 
     def send_now(self, until: float) -> None:
         """Send what waits without an event loop, until a monotonic time; for the end of a process."""
-        lines, sink = self.queue.lines, self.sink
+        queue, sink = self.queue, self.sink
         send: Any = getattr(sink, "send_now", None)
         try:
             while not self.is_dead:
-                if not lines:
-                    self.queue.fill(outputs=True, now=float("inf"))
+                if not self._sending:
+                    with self._session.delivery.encoding():
+                        queue.encode_waiting()
+                        queue.encode_outputs(float("inf"))
+                    self._sending, queue.lines = queue.lines, self._sending
+                lines = self._sending
                 before = len(lines)
                 if (
                     send is not None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import wraps
-from threading import Lock
+from threading import RLock
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from msgspec import Struct, field
@@ -96,7 +96,7 @@ class Faults:
         self.strict: bool = strict
         self.of_consumers: str | None = None
         self.clean: Callable[[str], str] = str
-        self._lock: Lock = Lock()
+        self._lock: RLock = RLock()  # a signal's handler may count in the midst of counting
 
     def count(self, message: str, **counts: int) -> None:
         """Count what went wrong."""
@@ -136,7 +136,7 @@ class Faults:
 
     def after_fork(self) -> None:
         """Replace the lock in a forked child: another thread of the parent may have held it."""
-        self._lock = Lock()
+        self._lock = RLock()
 
 
 _P = ParamSpec("_P")

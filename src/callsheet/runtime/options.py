@@ -99,7 +99,7 @@ def described(spec: CallSpec, session: RuntimeSession) -> tuple[dict[str, Any], 
         kind = session.faults.attempt(to_kind, kind)
     if title is not None:
         title = guard.command(title)
-    name = session.clean_name(spec.name)
+    name = guard.names.get(spec.name) or guard.name(spec.name)
     if found and kind is None:  # a mark may stand where a command's dangerous part was
         kind = session.describer(name, guard.json(spec.input)).kind
     seen = session.describer(
@@ -119,11 +119,12 @@ def described(spec: CallSpec, session: RuntimeSession) -> tuple[dict[str, Any], 
         "locations": places,
         "raw_input": raw,
     }
-    for field, given in (("meta", spec.meta), ("notes", spec.custom)):
-        if given:
-            value = given if field == "meta" else {"custom": given}
-            fields[field], more = guard.value(value)
-            found += more
+    if spec.meta:
+        fields["meta"], more = guard.value(spec.meta)
+        found += more
+    if spec.custom:
+        fields["notes"], more = guard.value({"custom": spec.custom})
+        found += more
     fields, notes = guard.bounded(fields, None, found)
     if spec.alias is not None or spec.parent is not None or spec.depends_on or spec.batch:
         _link(notes, spec, session)

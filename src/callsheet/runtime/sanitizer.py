@@ -14,7 +14,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from json import dumps
-from typing import Annotated, Any, Literal, TypeAlias, Union, cast
+from typing import Annotated, Any, Literal, TypeAlias, Union
 
 import msgspec
 from msgspec import Meta, Struct, convert
@@ -37,7 +37,7 @@ from callsheet.report.content import (
     UnknownContent,
 )
 from callsheet.report.errors import InvalidValue
-from callsheet.report.fields import Kind, ToolCallLocation, settle_meta, to_items
+from callsheet.report.fields import NOTES, Kind, ToolCallLocation, settle_meta, to_items
 from callsheet.report.json import EMPTY, JsonObject, JsonValue, freeze
 from callsheet.report.report import ToolCallReport
 from callsheet.runtime.health import Faults, short_message
@@ -50,6 +50,10 @@ _GUARDED = {
     "text", "uri", "name", "title", "description", "patch", "mime_type",
     "meta", "extra", "annotations", "outer",
 }  # fmt: skip
+
+
+MOST_NAMES = 1000
+"""Names of tools that are remembered without their secrets (`Sanitizer.names`)."""
 
 
 class GuardSettings(Struct, frozen=True, kw_only=True):
@@ -138,8 +142,10 @@ class Sanitizer:
         self._settings: GuardSettings = settings
         self._limits: Limits | None = settings.limits
         self._rooms: dict[str, int] = _rooms(settings.limits or SAFE)
+        self._result_room: int = min(self._rooms["content"], self._rooms["raw_output"])
         self._phrase: Callable[..., str] = words.left_out_phrase
         self._faults: Faults = faults
+        self.names: dict[str, str] = {}
         self._redactor: Redactor | None = None
         self._spills: SpillStore | None = None
 
@@ -168,6 +174,7 @@ class Sanitizer:
             self._redactor = _shipped(known)
         else:
             redactor.register(known)
+        self.names.clear()
 
     # Values
 
@@ -188,28 +195,30 @@ class Sanitizer:
         safe = freeze(jsonsafe(value, phrases=self._phrase), "value")
         return (safe, 0) if redactor is None else redactor.value(safe, runs=runs)
 
-    def result(self, output: Any, raw: Any) -> tuple[tuple[ToolCallContent, ...], JsonValue, int]:
-        """Return a call's last content, its raw output, and how many secrets were in them.
+    def result(
+        self, output: Any, raw: Any
+    ) -> tuple[tuple[ToolCallContent, ...], JsonValue, int, int | None]:
+        """Return a call's last content, its raw output, how many secrets were in them, and their size.
 
-        Most results are one text, which the raw output repeats. Such a text is searched once.
+        Most results are one text, which the raw output repeats: both are encoded and searched at once,
+        without the repetition. The size is None where it is not known.
         """
         redactor = self._redactor or self.redactor
-        if type(output) is str and raw is not None and redactor is not None:
+        if type(output) is str:
             try:
-                convert((raw,), _Plain)
-                rest = raw
-                if type(raw) is dict:
-                    whole = cast("JsonObject", raw)
-                    rest = {key: "" if item == output else item for key, item in whole.items()}
-                if redactor.is_clean_json(_encode(output) + _encode(rest)):
-                    return (TextContent(visible(output)),), _decode(_encode(raw)), 0
+                shown = (TextContent(output),)
+                fresh = raw if self._limits is None else without_repeats(raw, shown)
+                convert((fresh,), _Plain)
+                data = _encode((output, fresh))
+                if (redactor is None or redactor.is_clean_json(data)) and visible(output) is output:
+                    return shown, _decode(_encode(fresh)), 0, len(data)
             except Exception:  # noqa: BLE001 - it is not plain, or can't be encoded
                 pass
         items, found = ((), 0) if output is None else self.items(output)
         if raw is None:
-            return items, None, found
+            return items, None, found, None
         safe, more = self.value(raw)
-        return items, safe, found + more
+        return items, safe, found + more, None
 
     def json(self, value: Any) -> JsonValue:
         """Return any value as JSON, with whatever secrets it has. For looking at, never for letting out."""
@@ -236,6 +245,15 @@ class Sanitizer:
         if redactor is None or redactor.is_clean_json(_encode(safe)):
             return safe, 0
         return redactor.text(safe, runs=runs)
+
+    def name(self, name: str) -> str:
+        """Return a tool's name without secrets. There are few, and they come again and again."""
+        if not isinstance(name, str):
+            raise InvalidValue(f"name: expected text (a str), got {type(name).__name__}")
+        clean = self.clean(name)
+        if len(self.names) < MOST_NAMES:
+            self.names[name] = clean
+        return clean
 
     def clean(self, text: str) -> str:
         """Return a text without secrets."""
@@ -293,6 +311,7 @@ class Sanitizer:
         report: ToolCallReport | None,
         found: int = 0,
         *,
+        size: int | None = None,
         spill: bool = True,
     ) -> tuple[dict[str, Any], JsonObject]:
         """Return fields within their limits, and the notes about what was redacted and cut.
@@ -301,10 +320,16 @@ class Sanitizer:
             fields: Sanitized fields of a report. `notes` among them become part of the notes.
             report: The report that they are for, if there is one yet.
             found: How many secrets were redacted in them.
+            size: The bytes of `result`'s fields as JSON, if known: then no secret was in them, and no
+                text stands in them twice.
             spill: Whether the whole values of cut fields are stored in files.
         """
+        known: JsonObject = EMPTY
+        if report is not None and report.meta:
+            known = report.meta.get(NOTES) or EMPTY
+        if size is not None and 2 * size <= self._result_room and "truncated" not in known:
+            return fields, {}  # nearly always
         notes: JsonObject = {}
-        known = report.notes if report is not None and report.meta else EMPTY
         if found:
             self._faults.tally(redacted=found)
             notes["redactions"] = found + (known.get("redactions") or 0)
@@ -312,10 +337,11 @@ class Sanitizer:
         if limits is not None and fields:
             raw = fields.get("raw_output")
             shown = fields.get("content") or (report.content if report is not None else ())
-            if raw is not None and shown and (fresh := without_repeats(raw, shown)) is not raw:
-                fields = {**fields, "raw_output": fresh}
+            if raw is not None and shown and size is None:
+                fields = {**fields, "raw_output": without_repeats(raw, shown)}
             try:  # together, they are nearly always smaller than each may be
-                size = len(_encode(fields))
+                if size is None:
+                    size = len(_encode(fields))
                 fits = 2 * size <= min(map(self._rooms.__getitem__, fields))
             except Exception:  # noqa: BLE001 - numbers beyond 64 bits; the detour measures them
                 fits = False

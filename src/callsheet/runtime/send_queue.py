@@ -1,31 +1,29 @@
-"""What waits for one consumer, and how it becomes lines.
+"""What waits for one consumer, and how changes become lines.
 
-Status changes wait in the order in which they happened, across all calls. Of a call's other changes
-the latest stands for all, and goes to the end of the line: so nothing is seen before what happened
-before it. Whoever empties the queue takes all that waits, so no call waits for ever. Live output
-waits in its terminal, which holds only so much of it.
+A status change is encoded at once, under the session's lock, and its line joins the log (`lines`): so
+lines stand in the order in which things happened, across all calls. Of a call's other changes the
+latest stands for all, and is encoded when the consumer is due, or together with the next status
+change of any call: nothing is seen before what happened before it. Live output waits in its
+terminal, which holds only so much of it, and is encoded with the soft changes.
 
-A consumer that is far behind would hold the memory of everything that waits for it. So once more
-than `NEAR` changes wait, the sizes of further status changes are added up; beyond `MAX_WEIGHT`, they
-go without their content and raw output, and the consumer is abandoned. (Other changes need no such
-care: of each call, there is only the latest, which the ledger holds anyway.)
+A consumer that is slow makes its log grow, up to `MAX_WEIGHT` bytes.
 
 A sink that stores calls takes records instead of lines. Of these it gets a call's beginning and its
 end, and of all states between them the latest.
 
-`put` and `output` are called under the session's lock by any thread; `fill` by whoever sends.
+All methods are called under the session's lock.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from msgspec import json
+import msgspec
 from msgspec.structs import replace
 
-from callsheet.acp.codec import Update, UpdateFrames
-from callsheet.acp.jsonrpc import UNENCODABLE
+from callsheet.acp.codec import TAIL, Update, UpdateFrames
 from callsheet.acp.peer import Peer
 from callsheet.acp.views import View, view_for
 from callsheet.acp.views.v1 import V1TextView
@@ -37,26 +35,17 @@ from callsheet.runtime.sinks import Sink
 if TYPE_CHECKING:
     from callsheet.runtime.session import RuntimeSession
 
-BATCH = 256 * 1024
-"""Bytes of lines that are made at once."""
-
-NEAR = 64
-"""Changes that may wait without being weighed."""
-
-BASE = 1024
-"""About what a report takes in memory besides its values."""
+_encode = msgspec.json.Encoder().encode
 
 MAX_WEIGHT = 64 * 1024 * 1024
-"""Bytes of changes that may wait for a consumer; one that is further behind is abandoned."""
+"""Bytes of lines that may wait for a consumer.
 
+One that is further behind is abandoned. If it is not the consumer but the event loop that does not turn, what
+comes now goes without its content and its raw output.
+"""
 
-def weight_of(report: ToolCallReport) -> int:
-    """Return about how many bytes a report takes: those of its values as JSON."""
-    values = (report.content, report.raw_input, report.raw_output, report.meta)
-    try:
-        return BASE + len(json.encode(values))
-    except UNENCODABLE:  # a number beyond 64 bits, which JSON allows and msgspec doesn't
-        return BASE + len(repr(values))
+RECORD_WEIGHT = 4096
+"""About what a report or a record that waits takes: most of its values are shared with the ledger."""
 
 
 def slim(report: ToolCallReport) -> ToolCallReport:
@@ -66,7 +55,7 @@ def slim(report: ToolCallReport) -> ToolCallReport:
 
 
 class SendQueue:
-    """What waits for one consumer."""
+    """What waits for one consumer. `added` counts all lines that were ever put into it."""
 
     def __init__(self, session: RuntimeSession, sink: Sink) -> None:
         peer = sink.peer
@@ -77,44 +66,27 @@ class SendQueue:
         # A text shows the beginning and the end of the output; the others want every byte.
         self.wants_all: bool = peer is not None and type(self.view) is not V1TextView
         self.lines: deque[Any] = deque()
-        self.outputs: dict[str, Output] = {}
-        self.is_soft: bool = False
+        self.added: int = 0
         self.weight: int = 0
-        self.put_count: int = 0
-        self.taken_count: int = 0
+        # Soft changes by the ids of their calls, and the calls with new output.
+        self.waiting: dict[str, ToolCallReport] = {}
+        self.outputs: dict[str, Output] = {}
+        self._written: dict[str, Output] = {}
         self._session: RuntimeSession = session
         self._peer: Peer | None = peer
         self._frames: UpdateFrames = UpdateFrames(session.session_id, budget=session.guard.frame)
-        # Status changes under numbers, other changes under the ids of their calls; and what of them was
-        # taken up, and is to become lines.
-        self.waiting: dict[int | str, ToolCallReport] = {}
-        self._number: int = 0
-        self._due: dict[str, Output] = {}
-        self._ahead: Counter[str] = Counter()
-        self._written: dict[str, Output] = {}
-        self.todo: deque[ToolCallReport] = deque()
 
-    # Filling it
+    def put(self, report: ToolCallReport) -> bool:
+        """Queue a soft change. Return whether it is still the latest of its call.
 
-    def put(self, report: ToolCallReport, moved: bool) -> None:
-        """Queue a call's new state. `moved`: the call's status has changed."""
-        queue, key = self.waiting, report.tool_call_id
-        if not moved and self._session.get(key) is not report:
-            return  # a signal's handler has changed the call again, in the midst of this change
-        self.put_count += 1
-        if queue:
-            queue.pop(key, None)
-        if not moved:
-            queue[key] = report
-            self.is_soft = True
-            return
-        if len(queue) > NEAR:
-            if self.weight > MAX_WEIGHT:
-                report = slim(report)
-                self._session.faults.tally(cut=1)
-            self.weight += weight_of(report)
-        queue[self._number] = report
-        self._number += 1
+        It is not if a signal's handler has changed the call again, in the midst of this change.
+        """
+        key = report.tool_call_id
+        if self._session.get(key) is not report:
+            return False
+        self.waiting.pop(key, None)  # it goes to the end: see the order above
+        self.waiting[key] = report
+        return True
 
     def output(self, output: Output) -> bool:
         """Queue a call's new output. Return whether none of this call was waiting before."""
@@ -122,95 +94,100 @@ class SendQueue:
         if key in self.outputs:
             return False
         self._written[key] = self.outputs[key] = output
-        self.put_count += 1
         return True
+
+    def encode(
+        self,
+        report: ToolCallReport,
+        since: ToolCallReport | None = None,
+        names: Collection[str] = (),
+    ) -> None:
+        """Put a call's new state into the log. Whatever is wrong with it, its status is sent.
+
+        Args:
+            report: The new state.
+            since: The state before, if it is known what differs between the two.
+            names: The fields, besides `meta`, that do.
+        """
+        if self._peer is None:
+            self._store(report)
+            return
+        if self.weight > MAX_WEIGHT:
+            report, since = slim(report), None
+            self._session.faults.tally(cut=1)
+        try:
+            updates = self.view.call(report, since, names)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the call's end must be sent
+            self._session.faults.count(f"call {report.tool_call_id}: {exc}", degraded=1)
+            updates = [self.view.least(report)]
+        for update in updates:
+            try:
+                line = b"".join((self._frames.head, _encode(update), TAIL))
+            except Exception:  # noqa: BLE001 - something in it can't be encoded
+                line = self._small_line(update)
+            if len(line) > self._frames.budget:
+                line = self._small_line(update)
+            self.lines.append(line)
+            self.added += 1
+            self.weight += len(line)
+        if self._written:
+            self._count_left_out()
+            self._forget_output(report)
+
+    def encode_waiting(self) -> None:
+        """Put all soft changes into the log."""
+        for key in list(self.waiting):
+            report = self.waiting.pop(key, None)
+            if report is not None:
+                self.encode(report)
+
+    def encode_outputs(self, now: float) -> None:
+        """Put all new output into the log, as far as it may be shown at the time `now`."""
+        due, self.outputs = self.outputs, {}
+        for key, output in due.items():
+            if output.settle(now):
+                self.outputs[key] = output  # ask again: it holds something back
+            if self._peer is not None:
+                self._extend(self.view.terminal(output.state))
+            elif self.takes_records:
+                live = self._session.get(key)
+                if live is not None and not live.is_final:
+                    self._store(live)
+        self._count_left_out()
+
+    def insist(self, *, whatever_it_costs: bool = False) -> None:
+        """Put what the view held back into the log."""
+        self._extend(self.view.insist(whatever_it_costs=whatever_it_costs))
 
     def clear(self) -> int:
         """Drop everything. Return how many changes and lines that was."""
-        count = len(self.waiting) + len(self.todo) + len(self.lines)
+        count = len(self.waiting) + len(self.lines)
         self.weight = 0
-        waiting = (self.waiting, self.outputs, self._due, self._written, self.todo, self.lines)
-        for one in waiting:
-            one.clear()
+        for waiting in (self.waiting, self.outputs, self._written, self.lines):
+            waiting.clear()
         return count
 
-    # Emptying it
+    def _extend(self, updates: Sequence[Update]) -> None:
+        lines = list(map(self._small_line, updates))
+        self.lines += lines
+        self.added += len(lines)
+        self.weight += sum(map(len, lines))
 
-    def fill(self, outputs: bool, now: float) -> None:
-        """Encode the next lines; with `outputs`, those of live output too."""
-        todo, lines, size = self.todo, self.lines, 0
-        if not todo:
-            with self._session.lock:  # what comes from now on waits for the next turn
-                self.taken_count = self.put_count
-                todo.extend(self.waiting.values())
-                self.waiting.clear()
-                self.weight, self.is_soft = 0, False
-                if outputs:  # together, so that a call is always sent before its output
-                    self._due, self.outputs = self.outputs, self._due
-            if self._written:
-                self._ahead = Counter([report.tool_call_id for report in todo])
-        line, call, plain = self._frames.line, self.view.call, self._peer and not self._written
-        while todo and size < BATCH:
-            report = todo.popleft()
-            try:
-                updates = call(report) if plain else self._updates(report, now)
-            except Exception as exc:  # noqa: BLE001 - whatever it is, the call's end must be sent
-                self._session.faults.count(f"call {report.tool_call_id}: {exc}", degraded=1)
-                updates = [self.view.least(report)]
-            for update in updates:
-                try:
-                    made = line(update)
-                except Exception:  # noqa: BLE001
-                    made = self._small_line(update)
-                lines.append(made)
-                size += len(made)
-        if self._due and not todo:
-            self._fill_outputs(now)
+    def _forget_output(self, report: ToolCallReport) -> None:
+        """Forget the output of a call that has ended: it was put into the log with the end."""
+        if report.status.is_final:
+            self._written.pop(report.tool_call_id, None)
+            self.outputs.pop(report.tool_call_id, None)
 
-    def insist(self, *, whatever_it_costs: bool = False) -> None:
-        """Make lines of what the view held back."""
-        with self._session.lock:
-            updates = self.view.insist(whatever_it_costs=whatever_it_costs)
-        self.lines.extend(map(self._small_line, updates))
-
-    def _fill_outputs(self, now: float) -> None:
-        for output in self._due.values():
-            with self._session.lock:
-                if output.settle(now):
-                    self.outputs[output.call_id] = output  # ask again: it holds something back
-                updates = self.view.terminal(output.state) if self._peer else ()
-                live = self._session.get(output.call_id) if self.takes_records else None
-                if live is not None and not live.is_final:
-                    self.lines.append(CallRecord.of(live, self._session.terminals.get))
-            self.lines.extend(map(self._small_line, updates))
-        self._due.clear()
-        self._count_left_out()
-
-    def _updates(self, report: ToolCallReport, now: float) -> list[Any]:
-        """Return the updates for a call that may have live output."""
-        key = report.tool_call_id
-        with self._session.lock:
-            output = self._written.get(key)
-            if output is not None and key in self._due and output.settle(now):
-                self.outputs[key] = output  # ask again: it holds something back
-            self._ahead[key] -= 1
-            last = self._ahead[key] <= 0  # output waits for the states that come before it
-            updates = self.view.call(report, output=last) if self._peer else self._stored(report)
-            if last:
-                self._due.pop(key, None)
-            if report.status.is_final:
-                self._written.pop(key, None)
-                self.outputs.pop(key, None)
-        self._count_left_out()
-        return updates
-
-    def _stored(self, report: ToolCallReport) -> list[Any]:
+    def _store(self, report: ToolCallReport) -> None:
         """Queue a call for a consumer that takes records, or reports with their output as text."""
+        stored: Any = self.view.shown(report) if report.status.is_final else report
         if self.takes_records:
-            self.lines.append(CallRecord.of(report, self._session.terminals.get))
-        else:
-            self.lines.append(self.view.shown(report) if report.status.is_final else report)
-        return []
+            stored = CallRecord.of(report, self._session.terminals.get)
+        self.lines.append(stored)
+        self.added += 1
+        self.weight += RECORD_WEIGHT
+        self._forget_output(report)
 
     def _small_line(self, update: Update) -> bytes:
         """Return the line of an update, with as much of it as fits."""

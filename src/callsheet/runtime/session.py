@@ -37,7 +37,8 @@ from callsheet.runtime.call import RuntimeCall
 from callsheet.runtime.call_state import CallState
 from callsheet.runtime.clock import Clock, SystemClock, new_call_id
 from callsheet.runtime.consumer import Consumer
-from callsheet.runtime.health import ConsumerLost, Faults, Health, SessionClosed
+from callsheet.runtime.delivery import Delivery
+from callsheet.runtime.health import ConsumerLost, Faults, Health, Misuse, SessionClosed
 from callsheet.runtime.live_output import Output
 from callsheet.runtime.options import CallSpec, checked_timeout, described
 from callsheet.runtime.permission import OnPermission
@@ -49,9 +50,6 @@ DEAD_AFTER = 30.0
 
 CLOSING = 1.0
 """Seconds that consumers get for the last updates where nothing can wait longer."""
-
-MOST_NAMES = 1000
-"""Names of tools that are remembered without their secrets."""
 
 
 class RuntimeSession:
@@ -122,6 +120,7 @@ class RuntimeSession:
         self.is_behind: bool = False
         self.ledger: Ledger = Ledger(self.session_id, new_call_id)
         self.consumers: tuple[Consumer, ...] = ()
+        self.delivery: Delivery = Delivery(self)
         self.terminals: WeakValueDictionary[str, TerminalState] = WeakValueDictionary()
         self.thread: int = 0
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -130,7 +129,6 @@ class RuntimeSession:
         self._given: list[Sink] = [self._sink(sink) for sink in given]
         self._on_lost: Callable[[Sink, str], None] | None = on_lost
         self._calls: dict[str, RuntimeCall] = {}
-        self._names: dict[str, str] = {}
         self._batches: dict[str, Batch] = {}
 
     # Opening and closing
@@ -171,9 +169,7 @@ class RuntimeSession:
         await self.close()
 
     async def close(self) -> None:
-        """End every call that is still open, send everything, and close the consumers.
-
-        This waits at most `dead_after` seconds for slow consumers.
+        """End every open call, send everything within `dead_after` seconds, and close the consumers.
 
         Raises:
             ConsumerLost: A consumer was abandoned or failed; in strict mode only.
@@ -341,30 +337,37 @@ class RuntimeSession:
 
     async def flush_client(self) -> None:
         """Wait until everything reported so far was delivered to the client: the first that takes lines."""
-        client = self._client()
-        if client is not None:
+        if (client := self._client()) is not None:
             await self._flush((client,))
 
     async def _flush(self, consumers: Sequence[Consumer]) -> None:
         loop = self.loop
         if loop is None:
             return
-        if not loop.is_running():  # awaiting would never end
-            self._send_now(monotonic() + CLOSING)
-        elif asyncio.get_running_loop() is not loop:
-            there = asyncio.run_coroutine_threadsafe(self._flush(consumers), loop)
-            await asyncio.wrap_future(there)
-        else:
-            for waiting in tuple(map(Consumer.flush, consumers)):
+        if asyncio.get_running_loop() is loop:
+            started = list(map(Consumer.flush, consumers))  # all of them, before any is waited for
+            for waiting in started:
                 if waiting is not None:
                     await waiting
+        elif loop.is_running():
+            there = asyncio.run_coroutine_threadsafe(self._flush(consumers), loop)
+            await asyncio.wrap_future(there)
+        else:  # awaiting would never end
+            self._send_now(monotonic() + CLOSING)
 
     # Changes of calls
 
-    def announce(self, call: RuntimeCall, spec: CallSpec) -> None:
-        """Announce a call. Whatever is wrong with it, it is announced."""
+    def announce(self, call: RuntimeCall) -> None:
+        """Announce a call. Whatever is wrong with it, it is announced.
+
+        Raises:
+            Misuse: It was announced before.
+        """
+        spec, call.spec = call.spec, None
+        if spec is None:
+            raise Misuse(f"{call!r} was entered before; a call is announced once")
         if self.loop is None or (self.is_closed and self.faults.strict):
-            self.open()
+            self.open()  # raises, if there is no loop, or in strict mode
         batch = spec.batch if isinstance(spec.batch, Batch) else None
         if batch is not None:
             batch.join(spec)
@@ -372,59 +375,57 @@ class RuntimeSession:
             fields, call.whole_input = described(spec, self)
         except Exception as exc:  # noqa: BLE001
             self.faults.degraded(exc)
-            name = self.clean_name(spec.name) if isinstance(spec.name, str) else ""
+            name = self.guard.name(spec.name) if isinstance(spec.name, str) else ""
             fields = {"name": name, "title": self.phrase("unknown_tool")}
         output = self._terminal_for(fields) if fields.get("kind") is ToolKind.EXECUTE else None
         with self.lock:
-            report = call.opened(self.ledger.add(fields), output)
+            report = call.state = self.ledger.add(fields)
+            call.id = report.tool_call_id
             if self.is_closed:
                 self.faults.count(f"call {report.name!r}: the session is closed", dropped=1)
                 return
+            self.delivery.changes.append((report, True, None, ()))
             self._calls[call.id] = call
             if output is not None:
+                call.output, output.call_id = output, call.id
                 self.notify_output(output, much=False)
-            for consumer in self.consumers:
-                consumer.put(report, True)
+            self.delivery.run()
         if batch is not None:
             self._batches[call.id] = batch
             batch.opened()
 
     def commit(
         self,
-        report: ToolCallReport,
+        call: CallState,
         fields: dict[str, Any],
         notes: JsonObject | None = None,
         meta: JsonObject | None = None,
-    ) -> ToolCallReport:
+    ) -> None:
         """Change a call by sanitized values and notify all consumers. The caller holds the lock.
-
-        Returns:
-            The new report.
 
         Raises:
             IllegalMove: The call has ended, or can't move to this status.
         """
-        changed = self.ledger.amend(report, fields, notes, meta)
-        moved = changed.status is not report.status
-        for consumer in self.consumers:
-            consumer.put(changed, moved)
-        return changed
+        # A signal's handler may do the same meanwhile; but none runs from comparing to appending.
+        ledger, key = self.ledger, call.id
+        while True:
+            before = ledger.calls.get(key) or call.report
+            changed = before.changed(fields, meta, notes)
+            change = (changed, changed.status is not before.status, before, fields)
+            if ledger.calls[key] is before:
+                ledger.calls[key] = call.state = changed
+                self.delivery.changes.append(change)
+                break
+        if meta or (notes and "alias" in notes):
+            ledger.relink(before, changed)
+        if changed.status.is_final:
+            ledger.end(key)
+        self.delivery.run()
 
     def notify_output(self, output: Output, *, much: bool) -> None:
         """Notify all consumers that a call has new output. The caller holds the lock."""
         for consumer in self.consumers:
             consumer.output(output, much)
-
-    def clean_name(self, name: str) -> str:
-        """Return a tool's name without secrets. A session has few names, and they come again and again."""
-        clean = self._names.get(name)
-        if clean is None:
-            if not isinstance(name, str):
-                raise InvalidValue(f"name: expected text (a str), got {type(name).__name__}")
-            clean = self.guard.clean(name)
-            if len(self._names) < MOST_NAMES:
-                self._names[name] = clean
-        return clean
 
     def _terminal_for(self, fields: dict[str, Any]) -> Output | None:
         """Return a terminal for a command, if a client needs to know it when the call is announced."""

@@ -19,6 +19,8 @@ import stat
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
+from inspect import iscoroutinefunction
+from itertools import islice
 from time import monotonic
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -60,9 +62,14 @@ class CallbackSink:
             raise InvalidValue(f"sink: expected a function or a Sink, got {kind}")
         self.peer: Peer | None = Peer() if peer is None else peer
         self._callback: OnUpdate = callback
+        self._is_async: bool = iscoroutinefunction(callback)
 
     def send(self, items: deque[Any]) -> Awaitable[None] | None:
         """Call with each line. A line whose call raises was not delivered."""
+        if (
+            self._is_async
+        ):  # called when it is awaited: nothing is begun that may be cancelled before
+            return self._rest(None, items)
         callback = self._callback
         while items:
             answer = callback(items[0])
@@ -74,14 +81,19 @@ class CallbackSink:
     def close(self) -> None:
         """Nothing was opened."""
 
-    async def _rest(self, answer: Awaitable[object], items: deque[Any]) -> None:
-        await answer
-        items.popleft()
+    async def _rest(self, answer: Awaitable[object] | None, items: deque[Any]) -> None:
+        if answer is not None:
+            await answer
+            items.popleft()
         while items:
             again = self._callback(items[0])
             if hasattr(again, "__await__"):
                 await again  # pyright: ignore[reportGeneralTypeIssues]
             items.popleft()
+
+
+MOST_LINES = 256
+"""Lines that are written at once: joining them takes their memory a second time."""
 
 
 class PipeSink:
@@ -106,6 +118,14 @@ class PipeSink:
 
     def send(self, items: deque[Any]) -> Awaitable[None] | None:
         """Write the lines, all at once if the pipe has room."""
+        if not self._begun and len(items) <= MOST_LINES:  # nearly always, and all of it fits
+            data = b"".join(items)
+            written = self._file.write(data)
+            self.taken += written
+            if written == len(data):
+                items.clear()
+                return None
+            self._begun, self._rest = len(items), memoryview(data)[written:]
         if self._write_on(items):
             return None
         self._loop = loop = asyncio.get_running_loop()
@@ -133,8 +153,8 @@ class PipeSink:
         """
         while items:
             if not self._begun:
-                self._begun = len(items)
-                self._rest = memoryview(items[0] if len(items) == 1 else b"".join(items))
+                first = list(islice(items, MOST_LINES))
+                self._begun, self._rest = len(first), memoryview(b"".join(first))
             written = self._file.write(self._rest)
             self.taken += written
             self._rest = self._rest[written:]
@@ -179,7 +199,7 @@ class NonBlocking:
         else:
             self.fd = _opened_anew(fd)
 
-    def write(self, data: memoryview) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         """Write as much as there is room for, and return how many bytes that was."""
         try:
             if self._socket is None:

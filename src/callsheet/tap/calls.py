@@ -6,14 +6,12 @@ own: the agent's id where it is free, else that id with a number appended.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from hashlib import sha256
-from typing import Any, TypeVar
 
-from msgspec import field
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from callsheet.observe.model import SeenIds, many, obj, text
+from callsheet.observe.model import ObservedCall, SeenIds, many, obj
 from callsheet.report.content import ToolCallContent
 from callsheet.report.errors import InvalidId
 from callsheet.report.fields import WIRE_NOTES
@@ -22,20 +20,23 @@ from callsheet.report.json import JsonObject, JsonValue
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus
 from callsheet.tap.repair.card_content import terminal_in
-from callsheet.tap.repair.context import CallDraft, Known
+from callsheet.tap.repair.draft import CallDraft
 
 
-class TappedCall(Known, kw_only=True, eq=False):
-    """A call: what the agent reports of it (`Known`), and what we report instead."""
+class TappedCall(Struct, eq=False, kw_only=True):
+    """A call that passes the tap: its last draft, what we report of it, and when it must end."""
 
     id: str
     """The client's id of the call: the agent's own, unless another call had that before."""
+    draft: CallDraft
+    """What was made of it last."""
+    report: ToolCallReport | None = None
+    repaired: set[str] = field(default_factory=set[str])
+    """What was repaired in any of its drafts, and in its lifecycle."""
+
     since: float
     """When its first line came."""
     began: float
-    report: ToolCallReport | None = None
-    is_open_again: bool = False
-    """Whether permission is asked for it though it was reported as ended: so it has not ended."""
     ran: float | None = None
     """When it began to run, as far as that was reported."""
     done: float | None = None
@@ -44,11 +45,7 @@ class TappedCall(Known, kw_only=True, eq=False):
     """Whether it was done in a replay."""
     deadline: Reason | None = None
     """Why the tap will end it if the agent does not, if so."""
-    repaired: set[str] = field(default_factory=set[str])
-    is_streaming: bool = False
-    """Whether its arguments are on their way, as far as can be seen."""
-    given: dict[str, Any] = field(default_factory=dict[str, Any])
-    """What each field was last made of, to see that it is still the same."""
+
     items: tuple[ToolCallContent, ...] = ()
     """Its content as it was reported, and …"""
     safe: tuple[ToolCallContent, ...] = ()
@@ -63,6 +60,11 @@ class TappedCall(Known, kw_only=True, eq=False):
     """How many items it had when its content was last looked at."""
 
     @property
+    def call(self) -> ObservedCall:
+        """The call as it was observed."""
+        return self.draft.call
+
+    @property
     def is_worth_showing(self) -> bool:
         """Whether enough was added to its content: what is cut is not cut anew for each item that comes."""
         return not self.is_cut or len(self.safe) * 10 >= self.counted * 11
@@ -71,13 +73,6 @@ class TappedCall(Known, kw_only=True, eq=False):
     def is_over(self) -> bool:
         """Whether it has ended, as far as the client knows."""
         return self.report is not None and self.report.is_final
-
-    def forget(self) -> None:
-        """Release the memory of a call that has ended: only its status is used from now on."""
-        if self.report is not None:
-            self.report = replace(self.report, content=(), raw_input=None, raw_output=None)
-        self.given, self.asked, self.items, self.safe = {}, {}, (), ()
-        self.whole_input, self.diffs = None, []
 
 
 class Ids:
@@ -89,7 +84,6 @@ class Ids:
     def __init__(self, session: str, used: SeenIds) -> None:
         self._session: str = session
         self._used: SeenIds = used
-        self._renamed: dict[str, str] = {}
         # The last number appended to each id. Without it, an agent that uses one id for every call would
         # make each search for a free number start at 2 again, which is quadratic.
         self._numbers: dict[str, int] = {}
@@ -103,9 +97,9 @@ class Ids:
             chosen = f"{base}~{number}"
         self._used.add(self._session, chosen)
         if number > 1:
-            _note(self._numbers, base, number)
-        if chosen != key:
-            _note(self._renamed, chosen, key)
+            self._numbers[base] = number
+            if len(self._numbers) > MOST:
+                del self._numbers[next(iter(self._numbers))]
         return chosen
 
     def has(self, chosen: str) -> bool:
@@ -119,20 +113,14 @@ class Ids:
         self._used.add(self._session, alias)
         return True
 
-    def theirs(self, chosen: str) -> str:
-        """Return the agent's id of a call that the client knows by another."""
-        return self._renamed.get(chosen, chosen)
-
 
 MOST = 4096
-"""Ids of which more is known than that they are used."""
+"""Ids whose last number is known."""
 
 _REASONS = tuple(reason.value for reason in Reason if reason is not Reason.CANCELLED)
 
 _LONGEST = MAX_ID_CHARS - 16
 """Characters of an id that is left as it is: a number may have to be added."""
-
-_Value = TypeVar("_Value")
 
 
 def own_notes(
@@ -157,21 +145,6 @@ def own_notes(
     return notes
 
 
-_PARENTS = (("parentToolCallId",), ("claudeCode", "parentToolUseId"), ("callsheet", "parentId"))
-"""Where in `_meta` agents name the call that a call is part of."""
-
-
-def with_parent(meta: JsonObject, ours: Callable[[str], str]) -> JsonObject:
-    """Return a `_meta` in which the call's parent has the id by which the client knows it."""
-    for path in _PARENTS:
-        holder = meta if len(path) == 1 else obj(meta.get(path[0]))
-        key = text(holder.get(path[-1]))
-        if key is not None and (chosen := ours(key)) != key:
-            holder = {**holder, path[-1]: chosen}
-            meta = holder if len(path) == 1 else {**meta, path[0]: holder}
-    return meta
-
-
 _OF_TERMINALS = ("terminal_info", "terminal_output", "terminal_output_delta", "terminal_exit")
 
 
@@ -193,14 +166,16 @@ def own_terminals(meta: JsonObject, mine: TappedCall) -> JsonObject:
     return rest
 
 
-def in_own_terminals(draft: CallDraft, mine: TappedCall) -> CallDraft:
-    """Rename the terminals that a draft shows, by the rule of `own_terminals`, and return the draft."""
-    if mine.id != mine.call.id:
-        draft.content = [
-            {**item, "terminalId": mine.id} if terminal_in(item) == mine.call.id else item
-            for item in draft.content
-        ]
-    return draft
+def in_own_terminals(draft: CallDraft, ours: str) -> CallDraft:
+    """Return a draft with the terminals that it shows renamed, by the rule of `own_terminals`."""
+    theirs = draft.call.id
+    if ours == theirs or not any(terminal_in(item) == theirs for item in draft.content):
+        return draft
+    content = [
+        {**item, "terminalId": ours} if terminal_in(item) == theirs else item
+        for item in draft.content
+    ]
+    return replace(draft, content=content)
 
 
 def _is_cut(reported: JsonValue) -> bool:
@@ -217,9 +192,3 @@ def _fit(key: str) -> str:
         pass
     reported = "".join(sign for sign in key if sign.isprintable())[:64]
     return f"{reported or 'call'}-{sha256(key.encode(errors='replace')).hexdigest()[:16]}"
-
-
-def _note(known: dict[str, _Value], key: str, value: _Value) -> None:
-    known[key] = value
-    if len(known) > MOST:
-        del known[next(iter(known))]

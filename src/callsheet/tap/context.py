@@ -10,15 +10,14 @@ from msgspec import Struct, field
 from callsheet.describe import Describer, pick_locale
 from callsheet.describe.titles import Redact
 from callsheet.limits.limits import SAFE
-from callsheet.observe.model import SeenIds
-from callsheet.report.errors import InvalidLocation
-from callsheet.report.json import check_path
+from callsheet.observe.model import Json, SeenIds
 from callsheet.report.terminal import CallRecord
 from callsheet.runtime.clock import to_rfc3339
 from callsheet.runtime.health import Faults
 from callsheet.runtime.sanitizer import GuardSettings, LocalPhrases, Sanitizer
 from callsheet.runtime.spill_store import SpillStore
 from callsheet.tap.calls import Ids
+from callsheet.tap.repair.draft import valid_directory
 from callsheet.tap.stats import Account
 
 
@@ -49,17 +48,24 @@ def _raise(exc: Exception) -> None:
     raise exc
 
 
+def _ignore(*_: object) -> None:
+    """Stand in for what the pipeline sets."""
+
+
 class Context(Struct, eq=False):
     """State and services that all sessions of a tap share.
 
-    `send` receives lines for the client, and `failed` the exceptions of the tap's own code. The pipeline
-    sets both. `store` stores a call in the history. `epoch` is the time of day, in seconds, at time 0; it is
-    None where that is unknown, as in a recording.
+    `send` receives lines for the client, `send_request` permission requests with the id of their session,
+    `pass_on` lines of messages that the tap could not complete, and `failed` the exceptions of its own code.
+    The pipeline sets them. `store` stores a call in the history. `epoch` is the time of day, in seconds, at
+    time 0; it is None where that is unknown, as in a recording.
     """
 
     settings: TapSettings
     account: Account
     send: Callable[[bytes], object] = bytes
+    send_request: Callable[[str, Json], None] = _ignore
+    pass_on: Callable[[bytes, Json], None] = _ignore
     failed: Callable[[Exception], None] = _raise
     store: StoreCall | None = None
     epoch: float | None = None
@@ -96,7 +102,7 @@ class Context(Struct, eq=False):
             clean: Redacts a text before it is cut. Half a secret would not be recognised afterwards.
         """
         return Describer(
-            absolute(cwd) or "/",
+            valid_directory(cwd) or "/",
             redact=clean,
             locale=pick_locale(self.settings.locale, os.environ),
             home=os.path.expanduser("~") if self.epoch is not None else None,  # noqa: PTH111
@@ -105,11 +111,3 @@ class Context(Struct, eq=False):
     def time(self, now: float) -> str | None:
         """Return a time of day, if it is known."""
         return None if self.epoch is None else to_rfc3339(int((self.epoch + now) * 1e9))
-
-
-def absolute(cwd: str | None) -> str | None:
-    """Return a session's directory if it is a valid absolute path, else None."""
-    try:
-        return None if cwd is None else check_path(cwd)
-    except InvalidLocation:
-        return None

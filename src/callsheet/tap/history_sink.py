@@ -25,30 +25,23 @@ MOST_LOGS = 64
 
 Write: TypeAlias = "Callable[[SessionLog], object]"
 
-_KINDS = {
-    "agent_message_chunk": "agent",
-    "agent_thought_chunk": "thought",
-    "user_message_chunk": "user",
-    "agent_message": "agent",
-    "agent_thought": "thought",
-    "user_message": "user",
-}
+_KINDS = {"agent_message": "agent", "agent_thought": "thought", "user_message": "user"}
 
 
 class HistorySink:
     """The history of a tap. It is opened when there is something to store.
 
-    A failure of the history never stops or delays the caller: the first one is reported through `say`, and
+    A failure of the history never stops or delays the caller: the first one is reported through `warn`, and
     what could not be stored is lost.
     """
 
     def __init__(
-        self, make: Callable[[], History], command: str, say: Callable[[str], None]
+        self, make: Callable[[], History], command: str, warn: Callable[[str], None]
     ) -> None:
         self._make: Callable[[], History] = make
         self._history: History | None = None
         self._info: JsonObject = {"source": "tap", "command": command}
-        self._say_once: Callable[[str], None] | None = say
+        self._warn_once: Callable[[str], None] | None = warn
         self._logs: dict[str, SessionLog] = {}
         self._message: tuple[str, str, str] = ("", "", "")
         self._count: int = 0
@@ -65,7 +58,7 @@ class HistorySink:
     def prompt(self, session: str, cwd: str, params: Json, sanitizer: Sanitizer) -> None:
         """Store what the user has typed, without secrets, also if the agent refuses it."""
         blocks = _blocks(many(params.get("prompt")))
-        self._say(session, cwd, "user", None, [sanitizer.value(block)[0] for block in blocks])
+        self._store(session, cwd, "user", None, [sanitizer.value(block)[0] for block in blocks])
         title = next((text(block.get("text")) for block in blocks if "text" in block), None)
         if title:
             name = sanitizer.clean(title)
@@ -73,11 +66,11 @@ class HistorySink:
 
     def update(self, session: str, cwd: str, update: Json) -> StoreText | None:
         """Store a message as the client is shown it, and return a function that stores its next pieces."""
-        kind = _KINDS.get(text(update.get("sessionUpdate")) or "")
+        kind = _KINDS.get((text(update.get("sessionUpdate")) or "").removesuffix("_chunk"))
         content = update.get("content")
         blocks = _blocks(many(content) or [content])
         if kind is not None and blocks and any(block.get("text") != "" for block in blocks):
-            return self._say(session, cwd, kind, text(update.get("messageId")), blocks)
+            return self._store(session, cwd, kind, text(update.get("messageId")), blocks)
         if update.get("sessionUpdate") == "plan":
             entries: list[Json] = [
                 obj(entry) for entry in many(update.get("entries")) if obj(entry)
@@ -90,7 +83,7 @@ class HistorySink:
         if self._history is not None:
             self._history.close_now(LAST)
 
-    def _say(
+    def _store(
         self, session: str, cwd: str, kind: str, message_id: str | None, blocks: list[Any]
     ) -> StoreText:
         now = (session, kind, message_id or "")
@@ -100,14 +93,14 @@ class HistorySink:
         self._write(session, cwd, lambda log: log.say(kind, key, blocks))
         last: JsonObject = blocks[-1] if blocks else {}
 
-        def say_more(text: str) -> None:
+        def store_more(text: str) -> None:
             more = [{**last, "text": text}]
             if kind == "user":
-                self._say(session, cwd, kind, message_id, more)
+                self._store(session, cwd, kind, message_id, more)
             else:
                 self._write(session, cwd, lambda log: log.say(kind, key, more))
 
-        return say_more
+        return store_more
 
     # Writing. A failure here never reaches the caller.
 
@@ -132,9 +125,9 @@ class HistorySink:
         return log
 
     def _failed(self, exc: Exception) -> None:
-        say, self._say_once = self._say_once, None
-        if say is not None:
-            say(f"the history fails, and something is not kept ({type(exc).__name__})")
+        warn, self._warn_once = self._warn_once, None
+        if warn is not None:
+            warn(f"the history fails, and something is not stored ({type(exc).__name__})")
 
 
 def _blocks(parts: list[Any]) -> list[Json]:

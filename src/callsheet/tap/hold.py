@@ -11,8 +11,8 @@ arrives, and each has a longest time, so that a silent agent never holds up the 
   `ANNOUNCEMENT` after the call's first line.
 - An *end without a result* waits for the result, which some agents report after it:
   `ANNOUNCEMENT`; in a replay, until the replay is over.
-- A *raw input that grows* waits for the rest of it, so that N bytes cost O(N): `STILL` after it
-  last grew, then twice as long each time.
+- A *raw input that grows* waits for the rest of it, which agents send again from the beginning with each
+  piece: `STILL` after it last grew.
 - *Any other change* waits for more changes, to be sent together: `PACE` between two sends.
 - *Text and output* wait for the next piece where they may end in the middle of a secret: `TEXT_PAUSE`,
   `OUTPUT_PAUSE`.
@@ -37,7 +37,7 @@ from enum import IntEnum
 
 from callsheet.observe.events import UpdateArrived
 from callsheet.observe.evidence import shows_something
-from callsheet.observe.model import FINAL, Json, ObservedCall, obj
+from callsheet.observe.model import Json, obj
 from callsheet.report.status import Reason, ToolCallStatus
 from callsheet.tap.calls import TappedCall
 from callsheet.tap.repair import CallDraft
@@ -64,7 +64,7 @@ TEXT_PAUSE, OUTPUT_PAUSE = 0.1, 0.16
 """Seconds without another piece of a message's text, or of a terminal's output, after which nothing waits."""
 
 STILL = 1.0
-"""Seconds after which a raw input that has stopped growing is sent. It doubles each time."""
+"""Seconds after which a raw input that has stopped growing is sent."""
 
 DENIED, CANCELLED = 2.0, 5.0
 """Seconds that an agent has to end a call itself that was denied, and one that was cancelled."""
@@ -139,7 +139,7 @@ class Waits:
                 failed(exc)
 
 
-# What may still come of a call, and why one ends that its agent does not end
+# What may still come of a call
 
 
 def may_show_more(mine: TappedCall, draft: CallDraft, update: Json, *, is_history: bool) -> bool:
@@ -157,45 +157,6 @@ def may_show_more(mine: TappedCall, draft: CallDraft, update: Json, *, is_histor
 
 
 def is_late(event: UpdateArrived) -> bool:
-    """Whether an update is of a call that ended long ago, or announces one whose turn is over as it is."""
-    session, call = event.session, event.call
-    if session.is_replaying:
-        return False
-    if event.kind != "tool_call":
-        return call is None and event.known_before
-    if call is None or call.ended is None or call.announced is not None or event.connection.is_v2:
-        return False
-    if session.turn is not None or session.last_turn is None or session.is_loaded:
-        return False
-    return call.turn is session.last_turn and not _differs(event.update, call)
-
-
-def _differs(update: Json, call: ObservedCall) -> bool:
-    """Whether an announcement contradicts what is known of a call, or reports its result."""
-    known = call.fields
-    if update.get("rawOutput") or update.get("status") in FINAL:
-        return True
-    fields = {name: update.get(name) for name in ("title", "rawInput", "content")}
-    return any(value and known.get(name) not in (None, value) for name, value in fields.items())
-
-
-def why_denied(call: ObservedCall) -> Reason:
-    """Return why a call ends whose permission request was rejected or cancelled."""
-    turn, denied = call.turn, call.denied
-    rejected = denied is not None and denied.outcome == "rejected"
-    if not rejected and turn is not None and turn.cancelled is not None:
-        return Reason.CANCELLED
-    return Reason.DENIED
-
-
-def was_only_allowed(call: ObservedCall) -> bool:
-    """Whether the user approved something, and nothing else is known of what that was."""
-    if not call.questions or not call.is_asked_first or call.updates:
-        return False
-    question = call.questions[-1]
-    return question.outcome == "allowed" and not question.tool_call.get("rawInput")
-
-
-def was_never_allowed(call: ObservedCall) -> bool:
-    """Whether the user was asked about a call and never approved it: it has not run."""
-    return call.denied is not None and all(one.outcome != "allowed" for one in call.questions)
+    """Whether an update is of a call that ended long ago."""
+    is_forgotten = event.call is None and event.known_before
+    return is_forgotten and event.kind != "tool_call" and not event.session.is_replaying

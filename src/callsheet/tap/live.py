@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from callsheet.processes.child import CannotStart
-from callsheet.tap.stdio import Between
+from callsheet.tap.stdio import Between, warn_user
 
 if TYPE_CHECKING:
     from callsheet.acp.jsonrpc import LineBuffer
@@ -135,20 +136,6 @@ class Driver:
         self._due = None if self._is_within else pipeline.due
 
 
-def start(command: Sequence[str]) -> Between:
-    """Start an agent, to be served later by `tap`. There must be no other thread yet.
-
-    Args:
-        command: The agent's command line.
-
-    Raises:
-        CannotStart: The command can't be run.
-    """
-    between = Between()
-    between.start(command)
-    return between
-
-
 def tap(
     command: Sequence[str],
     settings: TapSettings,
@@ -164,16 +151,16 @@ def tap(
         settings: What the tap does.
         history: Opens the history in which to store what the client is shown; None to store nothing.
         record: A file to record the traffic to, or a directory; None to record nothing.
-        between: What `start` returned, if the agent was started already.
+        between: What started the agent already, if it was started.
 
     Returns:
         The agent's exit code and the counts of what was done. If the agent can't be started, what a shell
         would exit with, and None.
     """
     try:
-        between = between or start(command)
+        between = between or Between(command)
     except CannotStart as exc:
-        say(str(exc))
+        warn(str(exc))
         return exc.exit_code, None
     from callsheet.tap.context import Context
     from callsheet.tap.history_sink import HistorySink
@@ -182,25 +169,20 @@ def tap(
     from callsheet.tap.stats import Account  # imported late, while the agent starts
 
     name = os.path.basename(command[0])  # noqa: PTH119 - pathlib takes long to import
-    keeping = HistorySink(history, name, say) if history is not None else None
-    recorder = None
-    if record is not None:
-        recorder = RecordingWriter(path_in(record, command[0]), warn=say)
     account = Account()
-    store = None if keeping is None else keeping.call
-    context = Context(settings, account, store=store, epoch=time.time())
-    driver = Driver(Pipeline(context, say, keeping), recorder)
-    context.epoch = time.time() - driver.now()  # the driver's clock has started later
-    try:
+    with ExitStack() as stack:
+        recorder = sink = None
+        if history is not None:
+            sink = HistorySink(history, name, warn)
+            stack.callback(sink.close)
+        if record is not None:
+            recorder = RecordingWriter(path_in(record, command[0]), warn=warn)
+            stack.callback(recorder.close)
+        context = Context(settings, account, epoch=time.time())
+        driver = Driver(Pipeline(context, warn, sink), recorder)
+        context.epoch = time.time() - driver.now()  # the driver's clock has started later
         return between.serve(driver), account
-    finally:
-        if recorder is not None:
-            recorder.close()
-        if keeping is not None:
-            keeping.close()
 
 
-def say(text: str) -> None:
-    """Write a message for the user to stderr."""
-    with suppress(OSError):
-        os.write(2, f"callsheet tap: {text}\n".encode(errors="replace"))
+warn = partial(warn_user, "tap")
+"""Write a message for the user to stderr."""

@@ -5,7 +5,7 @@ No clock is read. Before each line, everything happens that would have been due 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import BinaryIO
 
 import msgspec
@@ -50,7 +50,7 @@ class Repairs:
             yield from self._one(line)
         yield from self._until(None)
         self._pipeline.agent_gone(self._now)
-        yield from self._drained(b"", b"")
+        yield from self._drained()
 
     def _one(self, line: RecordedLine) -> Iterator[bytes]:
         message = line.message
@@ -85,13 +85,13 @@ class Repairs:
         if not line.raw:
             return
         yield from self._asked()
-        kept = self._pipeline.for_recording(line.raw + b"\n")
-        yield kept if line.sender is None else self._wrapped(line.sender, kept)
+        clean = self._pipeline.for_recording(line.raw + b"\n")
+        yield clean if line.sender is None else self._wrapped(line.sender, clean)
 
     def _asked(self) -> Iterator[bytes]:
         """Send the permission requests that wait, and yield what comes out."""
         self._pipeline.release_requests(self._now)
-        yield from self._drained(b"", b"")
+        yield from self._drained()
 
     def _wrapped(self, way: Sender, line: bytes) -> bytes:
         return b"".join(encode_line(self._now, _DIRECTIONS[way], line.rstrip(b"\n")))
@@ -102,43 +102,20 @@ class Repairs:
         while (due := pipeline.due) is not None and (time is None or due < time - PRECISE):
             self._now = max(self._now, due)
             pipeline.tick(self._now)
-            yield from self._drained(b"", b"")
+            yield from self._drained()
 
-    def _drained(self, data: bytes, as_it_was: bytes) -> Iterator[bytes]:
+    def _drained(self, data: bytes = b"", as_it_was: bytes = b"") -> Iterator[bytes]:
         """Yield what came out of the pipeline. A line that passed unchanged is yielded as `as_it_was`."""
         pipeline = self._pipeline
-        yield from self._sent("client", pipeline.to_agent, data, as_it_was)
-        yield from self._sent("agent", pipeline.to_client, data, as_it_was)
-
-    def _sent(
-        self, way: Sender, lines: list[bytes], data: bytes, as_it_was: bytes
-    ) -> Iterable[bytes]:
-        for line in lines:
-            kept = self._pipeline.for_recording(line)
-            if kept is data:
-                yield as_it_was
-            elif self._is_wrapped:
-                yield self._wrapped(way, kept)
-            else:
-                yield kept
-        lines.clear()
-
-
-def repair(
-    stream: BinaryIO, out: BinaryIO, settings: TapSettings, spill: SpillStore | bool = True
-) -> Account:
-    """Repair a recording, and write the result.
-
-    Args:
-        stream: The recording.
-        out: Where to write the repaired recording.
-        settings: What the tap does.
-        spill: Where to store what is cut; True for the default place, False to store nothing.
-
-    Returns:
-        Counts of what was done.
-    """
-    repairs = Repairs(settings, spill)
-    for line in repairs.repaired(stream):
-        out.write(line)
-    return repairs.account
+        ways: tuple[tuple[Sender, list[bytes]], ...] = (
+            ("client", pipeline.to_agent),
+            ("agent", pipeline.to_client),
+        )
+        for sender, lines in ways:
+            for line in lines:
+                clean = pipeline.for_recording(line)
+                if clean is data:
+                    yield as_it_was
+                else:
+                    yield self._wrapped(sender, clean) if self._is_wrapped else clean
+            lines.clear()

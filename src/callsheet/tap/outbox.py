@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from msgspec import Struct
 from msgspec.json import encode
 from msgspec.structs import replace
 
@@ -28,13 +27,6 @@ from callsheet.tap.hold import LONGEST, PACE, RETRY, STILL, Waits, Why
 
 SMALL = 1024
 """Bytes of a raw input that may be sent again each time it grows: they cost little."""
-
-
-class _SentCall(Struct):
-    """What was sent of a running call last, and how long its input may be still before it is sent."""
-
-    report: ToolCallReport
-    patience: float = STILL
 
 
 class Outbox:
@@ -62,7 +54,8 @@ class Outbox:
         # Announcements that wait, in the order of their calls: the report, and since when it waits.
         self._held: dict[str, tuple[ToolCallReport, float]] = {}
         self._next: float = float("-inf")
-        self._sent: dict[str, _SentCall] = {}
+        # What was sent last of each call that runs.
+        self._sent: dict[str, ToolCallReport] = {}
 
     # Putting in
 
@@ -182,36 +175,26 @@ class Outbox:
         """Note that all of a call is sent now."""
         key = report.tool_call_id
         self._waits.drop(Why.INPUT, key)
-        sent = self._sent.get(key)
+        self._sent[key] = report
         if report.is_final:
-            self._sent.pop(key, None)
-        elif sent is None:
-            self._sent[key] = _SentCall(report)
-        else:
-            sent.report = report
+            del self._sent[key]
         return report
 
     def _without_growth(self, report: ToolCallReport, now: float) -> ToolCallReport:
         """Return a call with the raw output that was sent, and the raw input, where that only grows."""
         key = report.tool_call_id
-        sent = self._sent.get(key)
-        if sent is None:
+        before = self._sent.get(key)
+        if before is None:
             return self._whole(report)
-        shown, before = report, sent.report
+        shown = report
         if report.raw_output is not before.raw_output:
             shown = replace(report, raw_output=before.raw_output)
         self._waits.drop(Why.INPUT, key)
         if _grows(before.raw_input, report.raw_input):
-            until = now + sent.patience
-            self._waits.hold(Why.INPUT, key, until, lambda _: self._send_input(report))
+            self._waits.hold(Why.INPUT, key, now + STILL, lambda _: self._call(self._whole(report)))
             shown = replace(shown, raw_input=before.raw_input)
-        sent.report = shown
+        self._sent[key] = shown
         return shown
-
-    def _send_input(self, report: ToolCallReport) -> None:
-        """Send an input that has stopped growing. If it goes on after all, it waits for longer then."""
-        self._sent[report.tool_call_id].patience *= 2
-        self._call(self._whole(report))
 
 
 def _grows(sent: JsonValue, now: JsonValue) -> bool:

@@ -29,6 +29,8 @@ from callsheet.tap.stats import Account
 LONGEST = 64 * 1024 * 1024
 """Bytes of a line that is parsed. A longer one is not."""
 
+PERMISSION = "session/request_permission"
+
 CHUNKS = ("agent_message_chunk", "agent_thought_chunk", "user_message_chunk")
 """Updates that are pieces of a longer text."""
 
@@ -153,13 +155,12 @@ class LineTemplate:
 class TextRun:
     """One run of text: the messages of one kind in one session, until something else comes."""
 
-    def __init__(self, redactor: Redactor, kind: str = "") -> None:
+    def __init__(self, redactor: Redactor, kind: str = "", account: Account | None = None) -> None:
         self.kind: str = kind
         self.message: Json = {}
         """The last piece's message."""
-        self.hidden: int = 0
-        """How many secrets were taken out."""
         self._redactor: Redactor = redactor
+        self._account: Account = account or Account()
         self._check: QuickCheck = redactor.quick_check()
         self._stream: StreamRedactor | None = None
 
@@ -210,7 +211,7 @@ class TextRun:
         return rest.decode("utf-8", "replace")
 
     def _counted(self, stream: StreamRedactor, data: bytes) -> bytes:
-        self.hidden += stream.count
+        self._account.hidden += stream.count
         stream.count = 0
         return data
 
@@ -268,12 +269,11 @@ class Messages:
             self.end(session)
             if len(self._runs) >= MOST_RUNS:
                 self.end(next(iter(self._runs)))
-            run = self._runs[session] = TextRun(self._redactor, kind)
+            run = self._runs[session] = TextRun(self._redactor, kind, self._account)
         elif _message_id(run.message) != _message_id(message):
             self.pause(session)  # what waits belongs to the message before
         passed = run.feed(piece)
         run.message = message
-        self._count(run)
         if run.held:
             pause = partial(self._pause_over, session)
             self._waits.hold(Why.TEXT, session, now + TEXT_PAUSE, pause)
@@ -311,7 +311,6 @@ class Messages:
             self.end(session)
 
     def _send_rest(self, run: TextRun, rest: str) -> None:
-        self._count(run)
         if rest:
             self._show(_with_text(run.message, rest))
 
@@ -327,10 +326,6 @@ class Messages:
         self.template = LineTemplate.of(line, piece, accepts, further)
         self._send(line)
 
-    def _count(self, run: TextRun) -> None:
-        self._account.hidden += run.hidden
-        run.hidden = 0
-
     # Whole messages
 
     def cleaned(self, line: bytes, message: Json) -> bytes:
@@ -341,19 +336,17 @@ class Messages:
     def listed(self, line: bytes, message: Json) -> bytes:
         """Return a list of sessions without secrets in their titles, which may be a prompt of the user."""
         result, redactor = obj(message.get("result")), self._redactor
-        sessions = many(result.get("sessions"))
-        if redactor is None or redactor.is_clean([obj(one).get("title") for one in sessions]):
-            return line
-        titles = [redactor.text(text(obj(one).get("title")) or "") for one in sessions]
-        hidden = sum(count for _, count in titles)
+        sessions: list[Any] = []
+        hidden = 0
+        for one in many(result.get("sessions")):
+            title = text(obj(one).get("title"))
+            clean, count = (title, 0) if redactor is None or not title else redactor.text(title)
+            sessions.append({**obj(one), "title": clean} if count else one)
+            hidden += count
         if not hidden:
             return line
         self._account.hidden += hidden
-        shown = [
-            {**obj(one), "title": title} if count else one
-            for one, (title, count) in zip(sessions, titles, strict=True)
-        ]
-        return _encode({**message, "result": {**result, "sessions": shown}}) + b"\n"
+        return _encode({**message, "result": {**result, "sessions": sessions}}) + b"\n"
 
     def recorded(self, line: bytes, message: Json | None) -> bytes:
         """Return a line as it is recorded: without secrets, wherever they are, message or not.
@@ -382,7 +375,7 @@ class Messages:
             return None
         clean, count = self._redactor.value(value, runs=_asks(message))
         self._account.hidden += count
-        return {**message, part: _with_ids(clean, value)} if count else None
+        return {**message, part: with_ids(clean, value)} if count else None
 
 
 def is_invisible(message: Json) -> bool:
@@ -393,7 +386,7 @@ def is_invisible(message: Json) -> bool:
 
 def _asks(message: Json) -> bool:
     """Whether a message asks for permission: the user must see all of what would run."""
-    return message.get("method") == "session/request_permission"
+    return message.get("method") == PERMISSION
 
 
 def _piece(update: Json) -> str | None:
@@ -410,7 +403,7 @@ def _message_id(message: Json) -> Any:
     return obj(obj(message.get("params")).get("update")).get("messageId")
 
 
-def _with_ids(clean: Any, value: Any) -> Any:
+def with_ids(clean: Any, value: Any) -> Any:
     """Return redacted params with the original ids, even if those look like secrets.
 
     The client's response refers to these ids, so they must reach the agent unchanged.

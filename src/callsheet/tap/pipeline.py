@@ -51,8 +51,8 @@ from callsheet.runtime.sanitizer import LocalPhrases
 from callsheet.tap.context import Context
 from callsheet.tap.history_sink import HistorySink
 from callsheet.tap.hold import Waits, is_late
-from callsheet.tap.passthrough import Messages, StoreText, is_invisible, parse_line
-from callsheet.tap.permissions import PermissionRequests
+from callsheet.tap.passthrough import PERMISSION, Messages, StoreText, is_invisible, parse_line
+from callsheet.tap.permissions import is_blind
 from callsheet.tap.stats import Account
 from callsheet.tap.tapped_session import TappedSession
 
@@ -61,8 +61,7 @@ _encode = msgspec.json.Encoder().encode
 LONGEST_ID = 1024
 """Characters of a session's id. With a longer one, a message passes as it came: nothing else would fit."""
 
-_PERMISSION = "session/request_permission"
-_SHOWN = (_PERMISSION, "elicitation/create")
+_SHOWN = (PERMISSION, "elicitation/create")
 """Requests that the user is shown."""
 
 _UNSEEN = ("fs/", "terminal/")
@@ -87,15 +86,12 @@ class Pipeline:
         self.account: Account = tap.account
         self._tap: Context = tap
         tap.send = self.to_client.append
-        tap.failed = self._failed
+        tap.send_request, tap.pass_on, tap.failed = self._send_request, self._give_up, self._failed
         self._warn: Callable[[str], None] = warn
         self._tracker: Tracker = Tracker()
         self._connection: ObservedConnection = self._tracker.connection
         self._sessions: dict[str, TappedSession] = {}
         self._waits: Waits = Waits()
-        self._requests: PermissionRequests = PermissionRequests(
-            self._send_request, self._give_up, self._waits
-        )
         self._client: Peer = Peer()
         self._number: int = 0
         self._line: bytes = b""
@@ -103,6 +99,7 @@ class Pipeline:
         self._answers: str | None = None
         self._sanitizer = tap.sanitizer(LocalPhrases(tap.describer(None)), Faults(strict=False))
         self._history: HistorySink | None = history
+        tap.store = None if history is None else history.call
         store = None if history is None else self._store_message
         self._messages: Messages = Messages(
             self._sanitizer.redactor, tap.account, tap.send, self._waits, store
@@ -141,7 +138,8 @@ class Pipeline:
 
     def release_requests(self, now: float) -> None:
         """Send the permission requests that wait: what comes now must not overtake them."""
-        self._requests.release(now)
+        for session in self._sessions.values():
+            session.release_requests(now)
 
     def from_agent(self, line: bytes, now: float) -> None:
         """Process a line of the agent."""
@@ -149,17 +147,13 @@ class Pipeline:
             self.to_client.append(line)
             return
         self._messages.template = None
-        self._look(line, now, may_matter=_may_matter(line))
-
-    def _look(self, line: bytes, now: float, *, may_matter: bool) -> None:
-        """Parse a line of the agent, and track it if it may be about calls or turns."""
         message = parse_line(line)
         if message is None:
             self.release_requests(now)
             self.to_client.append(line)
             return
         try:
-            if not (may_matter and self._track(line, message, "agent", now)):
+            if not (_may_matter(line) and self._track(line, message, "agent", now)):
                 self._pass_on(line, message, now)
         except Exception as exc:  # noqa: BLE001
             self._failed(exc)
@@ -256,8 +250,8 @@ class Pipeline:
             self._tap.used = SeenIds()
         if sender == "client":
             self._of_client(message, now)
-        elif is_done or _is_about_calls(message) or message.get("method") == _PERMISSION:
-            self.account.told += len(line)
+        elif is_done or _is_about_calls(message) or message.get("method") == PERMISSION:
+            self.account.received += len(line)
             self.account.sent += 0 if is_done else len(line)
         return is_done
 
@@ -288,7 +282,7 @@ class Pipeline:
         params = obj(message.get("params"))
         key, session = text(params.get("toolCallId")), text(params.get("sessionId"))
         known = self._sessions.get(session) if key is not None and session is not None else None
-        theirs = known.ids.theirs(key) if known is not None and key is not None else key
+        theirs = known.theirs(key) if known is not None and key is not None else key
         if theirs == key:
             return line
         return _encode({**message, "params": {**params, "toolCallId": theirs}}) + b"\n"
@@ -324,9 +318,7 @@ class Pipeline:
         found = self._sessions.get(session.id)
         if found is None or found.session is not session:
             self._drop(session.id, now)
-            found = self._sessions[session.id] = TappedSession(
-                session, self._peer(), self._tap, self._requests.release_about
-            )
+            found = self._sessions[session.id] = TappedSession(session, self._peer(), self._tap)
             if len(self._sessions) > FEW:
                 for key, other in list(self._sessions.items()):
                     if self._tracker.sessions.get(key) is not other.session:
@@ -357,7 +349,7 @@ class Pipeline:
                 session = self._session(event.session, now)
                 self._messages.end(event.session.id)
                 session.updated(event.call, event.kind, event.update, now)
-                self._requests.call_updated(now)
+                session.release_requests(now, lambda held: not is_blind(held.mine, held.question))
                 return True
             case TerminalUpdated():
                 update = obj(obj(message.get("params")).get("update"))
@@ -369,7 +361,7 @@ class Pipeline:
                 self._session(event.question.session, now).decided(event.question, now)
             case TurnEnded():
                 if (ended := self._sessions.get(event.turn.session.id)) is not None:
-                    ended.turn_over(event.turn, now)
+                    ended.turn_over(now)
             case CallLeftOpen():
                 if (ended := self._sessions.get(event.call.session.id)) is not None:
                     ended.left_open(event.call, now)
@@ -392,18 +384,15 @@ class Pipeline:
         if question.session is None or question.call is None:
             return False
         self._messages.end(question.session.id)
-        session = self._session(question.session, now)
-        return self._requests.take(session, question, message, self._line, now)
+        return self._session(question.session, now).ask(question, message, self._line, now)
 
     def _send_request(self, session: str, request: Json) -> None:
         self._messages.end(session)
         self.to_client.append(_encode(request) + b"\n")
         self.account.sent += len(self.to_client[-1])
 
-    def _give_up(self, line: bytes, request: Json, exc: Exception | None) -> None:
+    def _give_up(self, line: bytes, request: Json) -> None:
         """Pass on a request as it came."""
-        if exc is not None:
-            self._failed(exc)
         self.to_client.append(self._cleaned(line, request))
 
 

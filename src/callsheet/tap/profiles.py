@@ -6,28 +6,25 @@ reports, or that reports a refusal as plain text in the result. All of it is opt
 without a profile is repaired all the same.
 
 To add an agent, write a section with its functions and its `Profile`, and add that to `PROFILES`.
-The functions get the `Known` of a call (`repair.context`): everything the agent has reported of it
-so far.
+The functions get a call as it was observed: everything the agent has reported of it so far.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from callsheet.observe.evidence import texts
-from callsheet.observe.model import obj, text
+from callsheet.observe.model import ObservedCall, obj, text
 from callsheet.report.status import Reason
 
-if TYPE_CHECKING:
-    from callsheet.tap.repair.context import Known
-
-NameOf: TypeAlias = "Callable[[Known], str | None]"
-InputOf: TypeAlias = "Callable[[Known], Any]"
-FailureOf: TypeAlias = "Callable[[Known], Reason | None]"
+NameOf: TypeAlias = Callable[[ObservedCall], str | None]
+InputOf: TypeAlias = Callable[[ObservedCall], Any]
+FailureOf: TypeAlias = Callable[[ObservedCall], Reason | None]
 
 
 class Profile(Struct, frozen=True, kw_only=True):
@@ -60,36 +57,36 @@ def without_notes(title: str) -> str:
     return _NOTES("", title)
 
 
-def _opening_title(known: Known) -> str:
-    return text(known.call.opening.get("title")) or ""
+def _opening_title(call: ObservedCall) -> str:
+    return text(call.opening.get("title")) or ""
 
 
-def _announced_name(known: Known) -> str | None:
+def _announced_name(call: ObservedCall) -> str | None:
     """Return the title of the announcement, for agents that announce calls under the tool's name.
 
     Replayed calls are announced with whole titles, so theirs is no name.
     """
-    title = _opening_title(known)
-    return title if _NAME(title) and not known.call.is_replayed else None
+    title = _opening_title(call)
+    return title if _NAME(title) and not call.is_replayed else None
 
 
-def _reason_by_prefix(known: Known, prefixes: Iterable[tuple[str, Reason]]) -> Reason | None:
+def _reason_by_prefix(call: ObservedCall, prefixes: Iterable[tuple[str, Reason]]) -> Reason | None:
     """Return the reason whose prefix the call's text begins with: its content, or its raw output."""
-    fields = known.call.fields
+    fields = call.fields
     shown = next(texts(fields.get("content")), "") or text(fields.get("rawOutput")) or ""
     begin = shown[:200].lstrip("` \n")
     return next((reason for prefix, reason in prefixes if begin.startswith(prefix)), None)
 
 
 def _by_prefix(*prefixes: tuple[str, Reason]) -> FailureOf:
-    return lambda known: _reason_by_prefix(known, prefixes)
+    return lambda call: _reason_by_prefix(call, prefixes)
 
 
 # Claude Agent: what never ran is marked in `_meta`, beside the tool's name.
 
 
-def _claude_failure(known: Known) -> Reason | None:
-    claude = obj(obj(known.call.fields.get("_meta")).get("claudeCode"))
+def _claude_failure(call: ObservedCall) -> Reason | None:
+    claude = obj(obj(call.fields.get("_meta")).get("claudeCode"))
     kind = text(claude.get("nonExecutionKind"))
     return Reason.DENIED if kind in ("user-rejected", "permission-rule") else None
 
@@ -110,8 +107,8 @@ _CODEX_SOURCES = {
 }
 
 
-def _codex_name(known: Known) -> str | None:
-    event = obj(known.call.fields.get("rawInput")) or obj(known.asked.get("rawInput"))
+def _codex_name(call: ObservedCall) -> str | None:
+    event = obj(call.fields.get("rawInput")) or obj(call.asked.get("rawInput"))
     if "changes" in event:
         return "apply_patch"
     if "command" in event:
@@ -119,15 +116,15 @@ def _codex_name(known: Known) -> str | None:
         return _CODEX_SOURCES.get(text(event.get("source")) or "", default)
     if "action" in event and "query" in event:
         return "web_search"
-    title = _opening_title(known)
+    title = _opening_title(call)
     if title.startswith("View Image "):
         return "view_image"
     return "web_search" if title == "Searching the Web" else None
 
 
-def _codex_failure(known: Known) -> Reason | None:
+def _codex_failure(call: ObservedCall) -> Reason | None:
     """Return why: the call was declined, or an MCP server returned an error."""
-    raw = obj(known.call.fields.get("rawOutput"))
+    raw = obj(call.fields.get("rawOutput"))
     if raw.get("status") == "declined":
         return Reason.DENIED
     return Reason.TOOL_ERROR if "Err" in obj(raw.get("result")) or "Err" in raw else None
@@ -172,18 +169,18 @@ _SHORTENED = "..."
 _LONGEST = 400
 
 
-def _gemini_name(known: Known) -> str | None:
+def _gemini_name(call: ObservedCall) -> str | None:
     """Return the name that an id begins with: `read_file__call_1`, in older ones `read_file-1748…`."""
-    match = _GEMINI_ID(known.call.id[:_LONGEST])
+    match = _GEMINI_ID(call.id[:_LONGEST])
     return match["name"] if match else None
 
 
-def _gemini_input(known: Known) -> Any:
+def _gemini_input(call: ObservedCall) -> Any:
     """Return what a title shows of the input, by the way that each tool makes its title."""
-    title = text(known.call.fields.get("title")) or text(known.asked.get("title"))
+    title = text(call.fields.get("title")) or text(call.asked.get("title"))
     if not title:
         return None
-    match _gemini_name(known):
+    match _gemini_name(call):
         case "run_shell_command":
             return {"command": without_notes(title)}
         case "grep_search" | "search_file_content" | "glob":
@@ -192,7 +189,7 @@ def _gemini_input(known: Known) -> Any:
             return None if _SHORTENED in title else {"path": title}
         case "google_web_search":
             return _groups(_GEMINI_WEB(title))
-        case None if known.call.fields.get("kind") == "search":
+        case None if call.fields.get("kind") == "search":
             return _gemini_search(title)
         case _:
             return None
@@ -209,17 +206,17 @@ def _groups(match: re.Match[str] | None) -> dict[str, str] | None:
     return None if match is None else {key: part for key, part in match.groupdict().items() if part}
 
 
-def _gemini_failure(known: Known) -> Reason | None:
+def _gemini_failure(call: ObservedCall) -> Reason | None:
     """Return what stopped a command, by its text. A command could print the same, but hardly does."""
-    fields = known.call.fields
+    fields = call.fields
     shown = next(texts(fields.get("content")), "")[:_LONGEST]
-    if known.call.status == "failed" and _GEMINI_POLICY(shown):
+    if call.status == "failed" and _GEMINI_POLICY(shown):
         # What was still to come when the user cancelled is refused with the same text.
-        turn = known.call.turn
+        turn = call.turn
         return Reason.DENIED if turn is None or turn.cancelled is None else Reason.CANCELLED
     if fields.get("kind") != "execute":
         return None
-    stopped = _reason_by_prefix(known, _GEMINI_STOPPED)
+    stopped = _reason_by_prefix(call, _GEMINI_STOPPED)
     return stopped or (Reason.EXIT_CODE if _GEMINI_EXIT(shown) else None)
 
 
@@ -236,8 +233,8 @@ _GOOSE_TITLE = re.compile(
 ).fullmatch
 
 
-def _goose_name(known: Known) -> str | None:
-    title = _opening_title(known)
+def _goose_name(call: ObservedCall) -> str | None:
+    title = _opening_title(call)
     return title.lower().replace(": ", "__").replace(" ", "_") if _GOOSE_TITLE(title) else None
 
 
@@ -268,8 +265,8 @@ _HERMES_TITLE = re.compile(
 ).match
 
 
-def _hermes_name(known: Known) -> str | None:
-    match = _HERMES_TITLE(_opening_title(known)[:200])
+def _hermes_name(call: ObservedCall) -> str | None:
+    match = _HERMES_TITLE(_opening_title(call)[:200])
     return _HERMES_TOOLS.get(match[1]) if match is not None else None
 
 
@@ -279,10 +276,10 @@ HERMES = Profile(agents=("hermes",), name_of=_hermes_name)
 # Kimi Code CLI: announces calls under the tool's name, and goes on with `Name: the argument`.
 
 
-def _kimi_name(known: Known) -> str | None:
+def _kimi_name(call: ObservedCall) -> str | None:
     """Return the name before the colon. Replayed calls have whole titles."""
-    name, colon, _ = _opening_title(known).partition(": ")
-    return name if colon and name.isidentifier() else _announced_name(known)
+    name, colon, _ = _opening_title(call).partition(": ")
+    return name if colon and name.isidentifier() else _announced_name(call)
 
 
 KIMI = Profile(
@@ -304,17 +301,17 @@ _OPENCODE_REFUSED = (
 )
 
 
-def _opencode_failure(known: Known) -> Reason | None:
+def _opencode_failure(call: ObservedCall) -> Reason | None:
     """Return why: by the note below a command's output, or because the tool does not exist."""
-    fields = known.call.fields
+    fields = call.fields
     raw = obj(fields.get("rawOutput"))
     metadata = obj(raw.get("metadata"))
     if metadata.get("interrupted") is True:
         return Reason.CANCELLED
-    if known.call.status == "failed":
-        return _reason_by_prefix(known, _OPENCODE_REFUSED)
+    if call.status == "failed":
+        return _reason_by_prefix(call, _OPENCODE_REFUSED)
     if "error" in obj(fields.get("rawInput")) and fields.get("kind") == "other":
-        return _reason_by_prefix(known, _OPENCODE_INVALID)
+        return _reason_by_prefix(call, _OPENCODE_INVALID)
     if type(metadata.get("exit")) is int:
         return None
     shown = next(texts(fields.get("content")), "") or text(raw.get("output")) or ""
@@ -333,6 +330,7 @@ UNKNOWN = Profile()
 PROFILES = (CLAUDE, CODEX, FAST_AGENT, GEMINI, GOOSE, HERMES, KIMI, OPENCODE)
 
 
+@lru_cache(maxsize=64)
 def profile_of(agent: str) -> Profile:
     """Return the profile of an agent by its `agentInfo.name`; an empty one for an unknown agent."""
     name = agent.strip().lower()

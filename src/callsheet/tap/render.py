@@ -21,22 +21,17 @@ from callsheet.report.json import JsonObject, JsonValue
 from callsheet.runtime.sanitizer import Sanitizer
 from callsheet.tap.calls import TappedCall
 from callsheet.tap.repair.card_content import in_form, json_item
-from callsheet.tap.repair.context import CallDraft
+from callsheet.tap.repair.draft import CallDraft
 
 UNREADABLE = (CallsheetError, ValueError, TypeError, RecursionError)
 """What decoders raise for values that are not as ACP has them."""
 
-_MISSING = object()
-_ALWAYS = ("sessionUpdate", "toolCallId")
 _EMPTY: tuple[Any, ...] = (None, "", [])
-_FIELDS = {
-    "name": "name",
-    "title": "title",
+_SAME_NAME = ("name", "title", "locations", "content")
+_FIELDS = {name: name for name in _SAME_NAME} | {
     "kind": "shown_kind",
-    "locations": "locations",
     "rawInput": "raw_input",
     "rawOutput": "raw_output",
-    "content": "content",
 }
 """The fields of an update, and what a draft has for them."""
 
@@ -51,15 +46,14 @@ class Renderer:
         self._decode_items = v2.decode_items if version == 2 else v1.decode_items
 
     def fields(self, mine: TappedCall, draft: CallDraft) -> JsonObject:
-        """Return the fields that have changed, except the status, by a report's names; not bounded yet."""
+        """Return what a draft changes of a call, except its status, by a report's names; not bounded yet."""
         news: Json = {}
         for key, name in _FIELDS.items():
-            value, before = getattr(draft, name), mine.given.get(key, _MISSING)
-            if before is value or (before is _MISSING and value in _EMPTY):
+            value, before = getattr(draft, name), getattr(mine.draft, name)
+            if before is value or (before in _EMPTY and value in _EMPTY):
                 continue
-            if before is not _MISSING and type(before) is type(value) and before == value:
-                continue
-            mine.given[key] = news[key] = value
+            if type(before) is not type(value) or before != value:
+                news[key] = value
         fields = self._safe(mine, self._decoded(news), runs=draft.status in (None, "pending"))
         if draft.custom_kind is not None and fields.get("kind") == ToolKind.OTHER:
             fields["kind"] = draft.custom_kind
@@ -112,7 +106,7 @@ class Renderer:
         except UNREADABLE:
             pass
         found: list[Event] = []
-        key = {name: reported[name] for name in _ALWAYS}
+        key = {name: reported[name] for name in ("sessionUpdate", "toolCallId")}
         for name, value in obj(reported.get("_meta")).items():
             least = {"terminal_id": obj(value).get("terminal_id")} if name == INFO else None
             for note in (value, least):

@@ -32,10 +32,11 @@ from callsheet.report.terminal import (
 from callsheet.runtime.sanitizer import LocalPhrases, Sanitizer
 from callsheet.tap.calls import Ids, TappedCall, own_notes
 from callsheet.tap.context import Context
-from callsheet.tap.hold import ANNOUNCEMENT, ARGUMENTS, Waits, was_never_allowed
+from callsheet.tap.hold import ANNOUNCEMENT, ARGUMENTS, Waits
 from callsheet.tap.outbox import Outbox
+from callsheet.tap.permissions import was_never_allowed
 from callsheet.tap.render import Renderer
-from callsheet.tap.repair.context import CallDraft
+from callsheet.tap.repair.draft import CallDraft
 
 KEEP = 32
 """Calls that have ended and are still known: nothing of them is sent any more."""
@@ -75,7 +76,7 @@ class Reports:
     def become(self, mine: TappedCall, draft: CallDraft, now: float) -> None:
         """Bring a call's report up to date with a draft."""
         fields = self.renderer.fields(mine, draft)
-        mine.title, mine.has_own_title = draft.title, draft.has_own_title
+        mine.draft = draft
         self.change(mine, draft, fields, now)
 
     def change(self, mine: TappedCall, draft: CallDraft, fields: JsonObject, now: float) -> None:
@@ -90,7 +91,6 @@ class Reports:
         changes = self.renderer.bounded(mine, fields, notes, is_final=is_final)
         if meta:
             changes["meta"] = meta
-        mine.is_streaming = draft.is_streaming
         if mine.report is None:
             self._open(mine, status or ToolCallStatus.PENDING, changes, notes, extra, now)
         else:
@@ -164,7 +164,7 @@ class Reports:
             lacks = report.kind is ToolKind.EXECUTE and _lacks_command(report)
         else:
             lacks = report.kind is not ToolKind.THINK
-        is_coming = mine.is_streaming or report.status is ToolCallStatus.PENDING
+        is_coming = mine.draft.is_streaming or report.status is ToolCallStatus.PENDING
         return 0 if not lacks else ARGUMENTS if is_coming and not report.content else ANNOUNCEMENT
 
     def _update(
@@ -228,18 +228,17 @@ class Reports:
         return cast("ToolCallReport", self.ledger.apply(change))
 
     def _count(self, mine: TappedCall) -> None:
-        """Count a call that has ended, and release its memory."""
+        """Count a call that has ended."""
         self.calls.pop(mine.id, None)
         account = self._tap.account
         account.hidden += sum(mine.secrets.values())
         account.repaired.update(mine.repaired)
         if mine.report is not None and is_object(cut := mine.report.notes.get("truncated")):
             account.cut += 1 + len(cut.get("others", ()))
-        mine.forget()
 
     def _store(self, mine: TappedCall, report: ToolCallReport) -> None:
         """Store a call in the history, if there is one. What a replay shows again is stored already."""
-        is_shown_again = mine.is_history or self._session.tells_history
+        is_shown_again = mine.is_history or self._session.shows_history
         if self._tap.store is None or (mine.call.is_replayed and is_shown_again):
             return
         size = KEEP_WHOLE if report.is_final else KEEP_LIVE
@@ -250,7 +249,7 @@ class Reports:
     def shown(self, report: ToolCallReport) -> ToolCallReport:
         """Return a report as this client is to receive it: a title of the tap's own is escaped."""
         mine = self.calls.get(report.tool_call_id)
-        if mine is None or not mine.has_own_title or self._titles == "plain":
+        if mine is None or not mine.draft.has_own_title or self._titles == "plain":
             return report
         title = self._phrases.escaped(report.title, report.kind, self._titles)
         return report if title == report.title else replace(report, title=title)

@@ -17,7 +17,7 @@ class Account(Struct):
         calls: Calls that were reported.
         repaired: Calls that were repaired, by what was repaired: title, input, status, end, …
         dropped: Updates of calls that were not passed on, by the reason, such as `late`.
-        told: Bytes about calls that came from the agent.
+        received: Bytes about calls that came from the agent.
         sent: Bytes about calls that were sent to the client.
         hidden: Secrets that were redacted.
         cut: Values that were cut.
@@ -28,7 +28,7 @@ class Account(Struct):
     calls: int = 0
     repaired: Counter[str] = field(default_factory=Counter[str])
     dropped: Counter[str] = field(default_factory=Counter[str])
-    told: int = 0
+    received: int = 0
     sent: int = 0
     hidden: int = 0
     cut: int = 0
@@ -84,9 +84,9 @@ def _rows(account: Account) -> Iterator[tuple[str, str]]:
     yield f"{account.hidden:,}", _in_number("secret{s} hidden", account.hidden)
     if account.cut:
         yield f"{account.cut:,}", _in_number("value{s} cut, the rest kept in files", account.cut)
-    if account.told:
-        told, sent = bytes_text(account.told), bytes_text(account.sent)
-        yield told, f"about calls from the agent, {sent} to the client"
+    if account.received:
+        received, sent = bytes_text(account.received), bytes_text(account.sent)
+        yield received, f"about calls from the agent, {sent} to the client"
     if account.faults:
         words = _in_number("message{s} passed on unread: ", account.faults)
         yield f"{account.faults:,}", words + account.first_fault

@@ -16,7 +16,6 @@ import select
 import stat
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Thread
@@ -36,13 +35,11 @@ SWITCH = 0.0005
 PIECE = 1 << 16
 """Bytes that are read in one go, at most: as much as a pipe holds."""
 
-_NOBODY = select.POLLERR | select.POLLHUP | select.POLLNVAL
-
 
 class Traffic(Protocol):
     """What becomes of the bytes that both sides send. Pieces end anywhere.
 
-    After each call, `to_client` and `to_agent` are sent, in order, and emptied.
+    Pieces for either side are appended to `to_client` and `to_agent`, from which they are sent, in order.
     """
 
     to_client: list[bytes]
@@ -67,19 +64,17 @@ class Traffic(Protocol):
 
 
 class Between:
-    """Stands between a client and an agent: `start`, then `serve`."""
+    """Stands between a client and an agent. It starts the agent, and then serves until that ends.
 
-    def __init__(self) -> None:
+    Args:
+        command: The agent's command line. There must be no other thread yet.
+
+    Raises:
+        CannotStart: The command can't be run.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
         self.child: Child = Child()
-        self._stdin: int = -1
-        self._stdout: int = -1
-
-    def start(self, command: Sequence[str]) -> None:
-        """Start the agent. There must be no other thread yet.
-
-        Raises:
-            CannotStart: The command can't be run.
-        """
         self._stdin, self._stdout = self.child.start(command)
 
     def serve(self, traffic: Traffic) -> int:
@@ -90,19 +85,20 @@ class Between:
         """
         sys.setswitchinterval(SWITCH)
         ended, end = os.pipe()
-        relay = Relay(
-            traffic,
-            _Way(_take_over(0, os.O_RDONLY), self._stdin, traffic.from_client, traffic.to_agent),
-            _Way(self._stdout, _take_over(1, os.O_WRONLY), traffic.from_agent, traffic.to_client),
-            ended,
-            self.child.end,
-        )
+        client = _take_over(0, os.O_RDONLY), _take_over(1, os.O_WRONLY)
+        relay = Relay(traffic, client, (self._stdout, self._stdin), ended, self.child.end)
         relay.start()
         code = self.child.wait()
         os.close(end)
         while relay.is_alive() and not self.child.told_to_leave:
             relay.join(PATIENCE)
         return code
+
+
+def warn_user(command: str, text: str) -> None:
+    """Write a message of a `callsheet` command for the user to stderr."""
+    with suppress(OSError):
+        os.write(2, f"callsheet {command}: {text}\n".encode(errors="replace"))
 
 
 def _take_over(descriptor: int, mode: int) -> int:
@@ -121,7 +117,11 @@ def _take_over(descriptor: int, mode: int) -> int:
 
 
 class _Way:
-    """One direction: from a descriptor, through `take`, to another descriptor."""
+    """One direction: from a descriptor, through `take`, to another descriptor.
+
+    `out` is what there is to send. If the target takes no more of it, this direction is blocked:
+    nothing is read until all of it is sent.
+    """
 
     def __init__(
         self, source: int, target: int, take: Callable[[bytes], None], out: list[bytes]
@@ -130,23 +130,20 @@ class _Way:
         """-1 if nothing more comes."""
         self.target: int = target
         """-1 if nothing more can be sent."""
+        self.out: list[bytes] = out
+        self.is_blocked: bool = False
         self.is_left: bool = False
         """Whether its sender has gone, as far as that can be seen while nothing is read."""
-        self.waiting: deque[memoryview] = deque()
-        """What waits to be sent. Nothing more is read until it is empty."""
         self.is_changed: bool = True
-        """Whether other descriptors are to be watched from now on."""
+        """Whether other events are to be watched for from now on."""
         self._take: Callable[[bytes], None] = take
         self._has_ended: bool = False
-        self.out: list[bytes] = out
-        self._may_block: bool = not _is_private(target)
-        if not self._may_block:
+        if _is_private(target):
             os.set_blocking(target, False)
 
-    def on_source(self, found: int) -> None:
+    def read(self) -> None:
         """Take the next piece, or the end."""
-        del found
-        if self.waiting:  # it is not to be read now, so this is its end
+        if self.is_blocked:  # it is not to be read now, so this is its end
             self.is_left = self.is_changed = True
             return
         try:
@@ -166,46 +163,32 @@ class _Way:
         if not self._has_ended:
             self._has_ended = True
             self._take(b"")
-
-    def collect(self) -> None:
-        """Send what came of it as far as it can be sent at once, and let the rest wait."""
-        if self.out:
-            data = self.out[0] if len(self.out) == 1 else b"".join(self.out)
-            self.out.clear()
-            sent = 0 if self.waiting or self._may_block else self._write(data)
-            if sent < len(data) and self.target >= 0:
-                self.waiting.append(memoryview(data)[sent:])
-                self.is_changed = True
-        if self.source < 0 and not self.waiting and self.target >= 0:
+        if not self.out:
             self.stop()
 
-    def on_target(self, found: int) -> None:
-        """Send more of what waits; if nobody reads any more, stop."""
-        if not found & select.POLLOUT:
+    def send(self) -> None:
+        """Send what there is to send, as far as that can be sent now."""
+        out = self.out
+        data = out[0] if len(out) == 1 else b"".join(out)
+        out.clear()
+        try:
+            sent = os.write(self.target, data) if data else 0
+        except BlockingIOError:
+            sent = 0
+        except OSError:  # nobody reads any more
             self.stop()
             return
-        # A pipe that can be written to takes that much without blocking.
-        data = self.waiting[0]
-        sent = self._write(data[: select.PIPE_BUF] if self._may_block else data)
-        if self.waiting:  # else nobody reads any more
-            self.waiting[0] = data[sent:]
-            if not self.waiting[0]:
-                self.waiting.popleft()
-                self.is_changed = True
-
-    def _write(self, data: bytes | memoryview) -> int:
-        """Write to the target. If nobody reads any more, that is the end of this direction."""
-        try:
-            return os.write(self.target, data)
-        except BlockingIOError:
-            return 0
-        except OSError:
+        if sent < len(data):
+            out.append(memoryview(data)[sent:])  # pyright: ignore[reportArgumentType]
+        if bool(out) is not self.is_blocked:
+            self.is_blocked, self.is_changed = not self.is_blocked, True
+        if self.source < 0 and not out:
             self.stop()
-            return 0
 
     def stop(self) -> None:
-        """Close both ends, which tells both sides."""
-        self.waiting.clear()
+        """Close both ends, so that both sides notice."""
+        self.out.clear()
+        self.is_blocked = False
         self._close_source()
         if self.target >= 0:
             os.close(self.target)
@@ -229,98 +212,104 @@ def _is_private(descriptor: int) -> bool:
 class Relay(Thread):
     """The thread that passes everything on.
 
-    `ended` is a descriptor that ends when the agent has ended. `end` ends the agent.
+    Args:
+        traffic: What becomes of the bytes.
+        client: The descriptors to read from the client and to write to it.
+        agent: The same for the agent.
+        ended: A descriptor that ends when the agent has ended.
+        end: Ends the agent.
     """
 
     def __init__(
         self,
         traffic: Traffic,
-        to_agent: _Way,
-        to_client: _Way,
+        client: tuple[int, int],
+        agent: tuple[int, int],
         ended: int,
         end: Callable[[], None],
     ) -> None:
         super().__init__(daemon=True)
         self._traffic: Traffic = traffic
-        self._ways: tuple[_Way, _Way] = (to_agent, to_client)
+        self._to_agent: _Way = _Way(client[0], agent[1], traffic.from_client, traffic.to_agent)
+        self._to_client: _Way = _Way(agent[0], client[1], traffic.from_agent, traffic.to_client)
         self._ended: int = ended
         self._end: Callable[[], None] = end
         self._has_ended: bool = False
+        # Seconds to wait for anything, at most.
+        self._longest: float | None = None
         self._idle_since: float | None = None
         self._gone_since: float | None = None
-        self._poll: select.poll = select.poll()
-        # By descriptor, what to wait for, and what to do then.
-        self._watched: dict[int, tuple[int, Callable[[int], None]]] = {}
 
     def run(self) -> None:
         """Pass on what comes until the agent has ended, and the client has read all of it."""
-        traffic, poll = self._traffic, self._poll.poll
-        to_agent, to_client = self._ways
+        traffic, to_agent, to_client = self._traffic, self._to_agent, self._to_client
+        poll = self._watched()
         try:
             while not (self._has_ended and to_client.target < 0):
                 if to_agent.is_changed or to_client.is_changed:
-                    self._watch()
-                wait = traffic.wait
+                    poll = self._watched()
+                wait, events = traffic.wait, None
                 if wait is not None and wait <= 0:
                     traffic.tick()
-                    to_agent.collect()
-                    to_client.collect()
-                    continue
-                events = poll(self._patience(wait))
-                for descriptor, found in events:
-                    self._watched[descriptor][1](found)
-                if to_client.out or to_client.source < 0:
-                    to_client.collect()
-                if to_agent.out or to_agent.source < 0:
-                    to_agent.collect()
+                else:
+                    if self._longest is not None:
+                        wait = self._longest if wait is None else min(wait, self._longest)
+                    events = poll(None if wait is None else wait * 1000)
+                    for descriptor, found in events:
+                        if descriptor == to_client.source:
+                            to_client.read()
+                        elif descriptor == to_agent.source:
+                            to_agent.read()
+                        else:
+                            self._react(descriptor, found)
+                if to_client.out and not to_client.is_blocked:
+                    to_client.send()
+                if to_agent.out and not to_agent.is_blocked:
+                    to_agent.send()
                 if self._has_ended or to_client.target < 0:
-                    self._look_around(time.monotonic(), is_idle=not events)
+                    self._look_around(time.monotonic(), is_idle=events == [])
         finally:
             to_client.end()
-            for way in self._ways:
-                way.stop()
+            to_client.stop()
+            to_agent.stop()
 
-    def _watch(self) -> None:
-        """Watch the descriptors from which something is to be read, or to which it is to be written."""
-        wanted: dict[int, tuple[int, Callable[[int], None]]] = {}
+    def _watched(self) -> Callable[[float | None], list[tuple[int, int]]]:
+        """Return what waits for what may happen now. The ends of all descriptors are watched for."""
+        poll = select.poll()
         if not self._has_ended:
-            wanted[self._ended] = select.POLLIN, self._agent_ended
-        for way in self._ways:
+            poll.register(self._ended, select.POLLIN)
+        for way in (self._to_agent, self._to_client):
             way.is_changed = False
-            if way.source >= 0 and not (way.waiting and way.is_left):
-                wanted[way.source] = (0 if way.waiting else select.POLLIN), way.on_source
+            if way.source >= 0 and not (way.is_blocked and way.is_left):
+                poll.register(way.source, 0 if way.is_blocked else select.POLLIN)
             if way.target >= 0:
-                wanted[way.target] = (select.POLLOUT if way.waiting else 0), way.on_target
-        for descriptor in self._watched.keys() - wanted.keys():
-            self._poll.unregister(descriptor)
-        for descriptor, (events, _) in wanted.items():
-            self._poll.register(descriptor, events)
-        self._watched = wanted
+                poll.register(way.target, select.POLLOUT if way.is_blocked else 0)
+        return poll.poll
 
-    def _agent_ended(self, found: int) -> None:
-        del found
-        self._has_ended = self._ways[0].is_changed = True
-
-    def _patience(self, wait: float | None) -> float | None:
-        """Return the milliseconds until something has to be done, if nothing comes."""
-        if self._has_ended or self._gone_since is not None:
-            longest = PATIENCE if self._has_ended else GONE
-            wait = longest if wait is None else min(wait, longest)
-        return None if wait is None else max(0.0, wait * 1000)
+    def _react(self, descriptor: int, found: int) -> None:
+        if descriptor == self._ended:
+            self._has_ended = self._to_agent.is_changed = True
+            self._longest = PATIENCE
+        for way in (self._to_client, self._to_agent):
+            if descriptor == way.target:
+                if found & select.POLLOUT:
+                    way.send()
+                else:  # nobody reads any more
+                    way.stop()
 
     def _look_around(self, now: float, *, is_idle: bool) -> None:
         """Stop waiting for what will not come, and end an agent that stays when its client is gone."""
-        to_agent, to_client = self._ways
+        to_agent, to_client = self._to_agent, self._to_client
         if self._has_ended:
-            if not is_idle or to_client.waiting or self._idle_since is None:
+            if not is_idle or to_client.is_blocked or self._idle_since is None:
                 self._idle_since = now
             elif now - self._idle_since >= PATIENCE:
                 to_client.end()  # a process that left the agent's group holds its stdout open
-                to_client.collect()
+                to_client.send()
         elif to_agent.source >= 0 and not to_agent.is_left:
-            self._gone_since = None
+            self._gone_since = self._longest = None
         elif self._gone_since is None:
-            self._gone_since = now
+            self._gone_since, self._longest = now, GONE
         elif now - self._gone_since >= GONE:
             self._gone_since = float("inf")
             self._end()

@@ -19,12 +19,10 @@ from callsheet.describe import Describer
 from callsheet.observe.evidence import texts
 from callsheet.observe.exit_codes import exit_of
 from callsheet.observe.model import (
-    FINAL,
     ApprovalRequest,
     Json,
     ObservedCall,
     ObservedSession,
-    ObservedTurn,
     many,
     obj,
 )
@@ -34,8 +32,8 @@ from callsheet.report.fields import CustomKind
 from callsheet.report.status import Reason, ToolCallStatus
 from callsheet.runtime.health import Faults
 from callsheet.runtime.sanitizer import LocalPhrases
-from callsheet.tap.calls import Ids, TappedCall, in_own_terminals, own_terminals, with_parent
-from callsheet.tap.context import Context, absolute
+from callsheet.tap.calls import TappedCall, in_own_terminals, own_terminals
+from callsheet.tap.context import Context
 from callsheet.tap.hold import (
     ANNOUNCEMENT,
     CANCELLED,
@@ -45,34 +43,32 @@ from callsheet.tap.hold import (
     Waits,
     Why,
     may_show_more,
+)
+from callsheet.tap.permissions import (
+    HeldRequest,
+    complete_request,
+    is_blind,
+    shows_the_same,
     was_only_allowed,
     why_denied,
 )
-from callsheet.tap.permissions import complete_request, is_blind, shows_the_same
-from callsheet.tap.profiles import profile_of
 from callsheet.tap.repair import as_reported, repaired
-from callsheet.tap.repair.card_content import is_diff, text_item
-from callsheet.tap.repair.context import CallDraft
+from callsheet.tap.repair.card_content import text_item
+from callsheet.tap.repair.draft import CallDraft
 from callsheet.tap.reports import Reports
 from callsheet.tap.terminals import Terminals
 
-_IN_REQUESTS = ("rawInput", "title", "kind")
+MOST_REQUESTS = 64
+"""Permission requests of a session that wait at once."""
 
 
 class TappedSession:
     """A session of an agent behind the tap.
 
-    `session` is its observed state, and `peer` the client. `before_end` is called with a call before the
-    call's end is sent. `waits` has all that waits in it.
+    `session` is its observed state, and `peer` the client. `waits` has all that waits in it.
     """
 
-    def __init__(
-        self,
-        session: ObservedSession,
-        peer: Peer,
-        tap: Context,
-        before_end: Callable[[TappedCall, float], None],
-    ) -> None:
+    def __init__(self, session: ObservedSession, peer: Peer, tap: Context) -> None:
         self.session: ObservedSession = session
         self.waits: Waits = Waits()
         self._tap: Context = tap
@@ -85,19 +81,17 @@ class TappedSession:
         self._cwd: str | None = None
         self._describer: Describer = tap.describer(None, sanitizer.command)
         self._open: dict[ObservedCall, TappedCall] = {}
-        # The same by the agent's ids.
-        self._named: dict[str, TappedCall] = {}
         # Those that have ended, for as long as the tracker may apply updates to them.
         self._over: WeakSet[ObservedCall] = WeakSet()
         # Those that are done and have shown no result yet, by our ids. Calls that run in parallel may
         # all be done before the first result is reported, so an update of another call ends no wait.
         self._done: dict[str, TappedCall] = {}
-        self._before_end: Callable[[TappedCall, float], None] = before_end
+        self._requests: list[HeldRequest] = []
 
-    @property
-    def ids(self) -> Ids:
-        """The ids of its calls."""
-        return self._reports.ids
+    def theirs(self, key: str) -> str:
+        """Return the agent's id of an open call that the client knows by `key`."""
+        mine = self._reports.calls.get(key)
+        return key if mine is None else mine.call.id
 
     @property
     def _is_v2(self) -> bool:
@@ -113,10 +107,6 @@ class TappedSession:
         if call not in self._open:
             self._let_others_end(call, now)
         mine = self._mine(call, now)
-        mine.newer = {name: value for name, value in mine.newer.items() if not update.get(name)}
-        if update.get("status"):
-            mine.is_open_again = False
-            self._spare(mine, Reason.ABANDONED)
         if kind == "tool_call" and mine.report is not None:
             mine.repaired.add("repeated")
         if kind == "tool_call_content_chunk":
@@ -126,34 +116,56 @@ class TappedSession:
             mine.repaired.add("announcement")
         self._sync(mine, update, now)
 
-    def asked(self, question: ApprovalRequest, now: float) -> TappedCall | None:
-        """Process what a permission request reports of its call, and return the call."""
+    # Permission requests
+
+    def ask(self, question: ApprovalRequest, message: Json, line: bytes, now: float) -> bool:
+        """Pass on a permission request, or hold it. Return False if it is to pass unchanged."""
         call = question.twin or question.call
         if call is None:
-            return None
+            return False
+        self.release_requests(now, lambda held: held.mine.call is call)
         # If the tap ended the call and the agent did not, the request is shown on a new card.
         self._over.discard(call)
         self._let_others_end(call, now)
         mine = self._mine(call, now)
         self._spare(mine)
-        mine.asked = {**mine.asked, **question.tool_call}
         if mine.report is None:
             mine.repaired.add("announcement")
         self._wait_no_more(mine)
-        if not self._is_v2:  # where it is an update of the call
-            mine.newer = {name: question.tool_call.get(name) for name in _IN_REQUESTS}
-            mine.is_open_again |= self._draft(mine).status in FINAL
-        self._sync(mine, question.tool_call, now)
-        return mine
+        # In v2, it is an update of the call. In v1, a call that is asked about has not ended.
+        is_over = not self._is_v2 and self._draft(mine).has_ended
+        self._sync(mine, question.tool_call, now, "pending" if is_over else None)
+        held, until = HeldRequest(mine, question, message, line), mine.since + ANNOUNCEMENT
+        if now >= until or not is_blind(mine, question):
+            return self._send_request(held, now)
+        self._requests.append(held)
+        self.waits.hold(Why.REQUEST, id(held), until, partial(self._pass_on, held))
+        if len(self._requests) > MOST_REQUESTS:
+            self._pass_on(self._requests[0], now)
+        return True
 
-    def is_blind(self, mine: TappedCall, question: ApprovalRequest) -> bool:
-        """Whether nothing is known of what the user would approve. In v2, the request itself shows it."""
-        return not self._is_v2 and is_blind(mine, question)
+    def release_requests(
+        self, now: float, which: Callable[[HeldRequest], bool] = lambda _: True
+    ) -> None:
+        """Pass on requests that wait: what comes now must not overtake them, or shows what they lack."""
+        for held in list(filter(which, self._requests)):
+            if held in self._requests:  # passing on one may pass on others
+                self._pass_on(held, now)
 
-    def request(
-        self, mine: TappedCall, question: ApprovalRequest, message: Json, now: float
-    ) -> Json | None:
-        """Return a permission request as the client is to receive it; None if it is to pass unchanged."""
+    def _pass_on(self, held: HeldRequest, now: float) -> None:
+        self._requests.remove(held)
+        self.waits.drop(Why.REQUEST, id(held))
+        try:
+            is_sent = self._send_request(held, now)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the agent waits for an answer
+            self._tap.failed(exc)
+            is_sent = False
+        if not is_sent:
+            self._tap.pass_on(held.line, held.message)
+
+    def _send_request(self, held: HeldRequest, now: float) -> bool:
+        """Send a request as the client is to receive it; return False if it is to pass unchanged."""
+        mine, question = held.mine, held.question
         self.release(now, mine.id)
         report = mine.report
         assert report is not None
@@ -161,10 +173,13 @@ class TappedSession:
         content = (*report.content, *[item for item in also if item not in report.content])
         whole_input = report.raw_input if mine.whole_input is None else mine.whole_input
         shown = self._reports.shown(replace(report, content=content, raw_input=whole_input))
-        made = complete_request(message, shown, self._clean, is_v2=self._is_v2)
-        if made is not None and not shows_the_same(made, question.tool_call):
+        made = complete_request(held.message, shown, self._clean, is_v2=self._is_v2)
+        if made is None:
+            return False
+        if not shows_the_same(made, question.tool_call):
             mine.repaired.add("question")
-        return made
+        self._tap.send_request(self.session.id, made)
+        return True
 
     def _clean(self, reported: Json) -> Json:
         return self._sanitizer.value(reported, runs=True)[0]
@@ -180,10 +195,8 @@ class TappedSession:
         self._spare(mine)
         mine.began = now  # it has not run before, unless the agent reported so (`ran`)
         waited = mine.report is not None and mine.report.status is ToolCallStatus.PENDING
-        if question.outcome == "allowed" and waited and not mine.is_open_again:
+        if question.outcome == "allowed" and waited:
             self._sync(mine, {}, now, "in_progress")
-        if mine.is_open_again and self.session.turn is None:  # no turn will end it
-            self._end_later(mine, now + CANCELLED, Reason.ABANDONED)
 
     # Ends that the agent does not report
 
@@ -209,14 +222,12 @@ class TappedSession:
         reason, mine.deadline = mine.deadline, None
         if mine.id in self._done:
             self._settle([mine], now)
-        elif reason is Reason.ABANDONED:
-            self.left_open(mine.call, now)
         elif reason is not None:
             self.end(mine, reason, now)
 
-    def _spare(self, mine: TappedCall, reason: Reason = Reason.DENIED) -> None:
-        """Remove a call's deadline: it is asked about again, was approved, or was updated."""
-        if mine.deadline is reason:
+    def _spare(self, mine: TappedCall) -> None:
+        """Remove the deadline of a call that was denied: it is asked about again, or was approved."""
+        if mine.deadline is Reason.DENIED:
             mine.deadline = None
             self.waits.drop(Why.END, mine.id)
 
@@ -232,8 +243,7 @@ class TappedSession:
             self.end(mine, why_denied(call), now)
         elif call.cancelled is not None or (turn is not None and turn.cancelled is not None):
             self.end(mine, Reason.CANCELLED, now)
-        elif mine.is_open_again:
-            mine.is_open_again = False
+        elif self._draft(mine).has_ended:  # it was asked about after that
             self._sync(mine, {}, now)
         elif was_only_allowed(call) or exit_of(call) is not None:  # only its end was not reported
             mine.repaired.add("end")
@@ -241,23 +251,17 @@ class TappedSession:
         else:
             self.end(mine, Reason.ABANDONED, now)
 
-    def turn_over(self, turn: ObservedTurn, now: float) -> None:
-        """End calls that are still open after a turn and for which the tracker emits no `CallLeftOpen`.
-
-        These are calls outside of any turn, and calls that a permission request opened again.
-        """
+    def turn_over(self, now: float) -> None:
+        """End calls outside of any turn, for which the tracker emits no `CallLeftOpen`."""
         self.release(now)
-        for mine in list(self._reports.calls.values()):
-            call = mine.call
-            if call.turn is None and not self._is_v2:
-                is_left = not call.is_replayed
-            else:
-                is_left = mine.is_open_again and call.turn in (turn, None)
-            if is_left and (mine.is_open_again or not call.is_background):
+        for call in [mine.call for mine in self._reports.calls.values()]:
+            is_outside = call.turn is None and not (self._is_v2 or call.is_replayed)
+            if is_outside and not call.is_background:
                 self.left_open(call, now)
 
     def gone(self, now: float, why: str = "interrupted") -> None:
         """End all that is open. `why` is the phrase that is shown for it."""
+        self.release_requests(now)
         self._settle(list(self._done.values()), now)
         self._reports.outbox.release(now)
         for mine in reversed(list(self._reports.calls.values())):
@@ -274,10 +278,9 @@ class TappedSession:
         mine.repaired.add("end")
         status, usual = ENDS[reason]
         shown = self._describer.phrase(phrase or usual)
-        draft = self._draft(mine)
-        draft.status, draft.reason = status.value, reason.value
+        draft = replace(self._draft(mine), status=status.value, reason=reason.value)
         if shown not in texts(draft.content):
-            draft.content = [*draft.content, text_item(shown)]
+            draft = replace(draft, content=[*draft.content, text_item(shown)])
         self._become(mine, draft, now)
 
     # Ends that wait for a result
@@ -332,11 +335,9 @@ class TappedSession:
         mine = self._open.get(call)
         if mine is None:
             self._make_room(call.id, now)
-            mine = self._open[call] = self._named[call.id] = TappedCall(
-                call=call,
-                profile=profile_of(self.session.connection.agent),
-                describer=self._describer,
+            mine = self._open[call] = TappedCall(
                 id=self._reports.ids.new(call.id),
+                draft=CallDraft(call=call, describer=self._describer),
                 since=now,
                 began=now,
             )
@@ -346,33 +347,27 @@ class TappedSession:
                 mine.repaired.add("id")
         return mine
 
-    def _our_id(self, key: str) -> str:
-        """Return the client's id of an open call that the agent knows by `key`."""
-        mine = self._named.get(key)
-        return key if mine is None else mine.id
-
     def _make_room(self, key: str, now: float) -> None:
         """End the call that had an id before, if it is open: the id is another call's now."""
-        before = self._named.get(key)
-        if before is not None and before.id in self._done:
-            self._settle([before], now)
-        elif before is not None:
-            self.end(before, Reason.ABANDONED, now)
+        for before in [mine for mine in self._open.values() if mine.call.id == key]:
+            if before.id in self._done:
+                self._settle([before], now)
+            else:
+                self.end(before, Reason.ABANDONED, now)
 
     def _draft(self, mine: TappedCall, status: str | None = None) -> CallDraft:
-        """Return a repaired draft of a call, as if its status were `status`, unless that is None."""
+        """Return the next draft of a call, as if its status were `status`, unless that is None."""
         if self.session.cwd != self._cwd:
             self._cwd = self.session.cwd
             self._describer = self._tap.describer(self._cwd, self._sanitizer.command)
-        mine.describer, mine.cwd = self._describer, absolute(self._cwd) or ""
-        mine.status = status or ("pending" if mine.is_open_again else None)
+        before = replace(mine.draft, describer=self._describer)
         draft = None
         if self._tap.settings.repair:
             try:
-                draft = repaired(mine)
+                draft = repaired(before, status)
             except Exception as exc:  # noqa: BLE001 - the call can still be reported unrepaired
                 self._tap.failed(exc)
-        return in_own_terminals(draft or as_reported(mine), mine)
+        return in_own_terminals(draft or as_reported(before, status), mine.id)
 
     def _sync(self, mine: TappedCall, update: Json, now: float, status: str | None = None) -> None:
         """Bring our report of a call up to date with what is known of it now."""
@@ -380,25 +375,23 @@ class TappedSession:
         draft = self._draft(mine, status)
         if mine.id in self._done and (not update or not RESULT_FIELDS.isdisjoint(update)):
             self._wait_no_more(mine)
-            if draft.status not in FINAL:
+            if not draft.has_ended:
                 # The last status reports it as running, but it was done before that.
                 draft = self._draft(mine, "completed")
         elif mine.id in self._done:
             draft = self._draft(mine, "in_progress")  # its result may still be reported
         elif may_show_more(mine, draft, update, is_history=self.session.is_replaying):
-            self._before_end(mine, now)
+            self.release_requests(now, lambda held: held.mine is mine)
             draft = self._draft(mine, "in_progress")
             self._wait_for_result(mine, now)
         if change is not None:
-            _declare(draft, change)
-        mine.diffs = list(filter(is_diff, draft.content)) or mine.diffs
+            draft = _declared(draft, change)
         mine.repaired |= draft.repaired
-        mine.earlier = draft.raw_input
         self._become(mine, draft, now)
 
     def _become(self, mine: TappedCall, draft: CallDraft, now: float) -> None:
-        if draft.status in FINAL:
-            self._before_end(mine, now)
+        if draft.has_ended:
+            self.release_requests(now, lambda held: held.mine is mine)
             shown = [item for item in mine.safe if isinstance(item, TerminalContent)]
             self.terminals.settle(item.terminal_id for item in shown)
         try:
@@ -407,8 +400,6 @@ class TappedSession:
             if mine.is_over:
                 self.waits.drop(Why.END, mine.id)
                 self._open.pop(mine.call, None)
-                if self._named.get(mine.call.id) is mine:
-                    del self._named[mine.call.id]
                 self._over.add(mine.call)
 
     def _besides(self, mine: TappedCall, update: Json, now: float) -> CallChanged | None:
@@ -418,7 +409,7 @@ class TappedSession:
         if not meta and not extra:
             return None
         change: CallChanged | None = None
-        meta = own_terminals(with_parent(meta, self._our_id), mine)
+        meta = own_terminals(meta, mine)
         for event in self._reports.renderer.events({"toolCallId": mine.id, **extra, "_meta": meta}):
             if isinstance(event, (TerminalChanged, TerminalOutput)):
                 self.terminals.apply(event, now)
@@ -434,18 +425,23 @@ class TappedSession:
         for item in renderer.items([update.get("content")]):
             content = renderer.append(mine, item)
             if mine.is_worth_showing:
-                self._reports.change(mine, CallDraft(), {"content": content}, now)
+                unchanged = replace(mine.draft, status=None, meta={}, extra={})
+                self._reports.change(mine, unchanged, {"content": content}, now)
 
 
-def _declare(draft: CallDraft, change: CallChanged) -> None:
-    """Add `_meta` and unknown fields to a draft, and what in v1 only our own agent can report.
+def _declared(draft: CallDraft, change: CallChanged) -> CallDraft:
+    """Return a draft with `_meta`, unknown fields, and what in v1 only our own agent can report.
 
     That is paused, cancelled, and kinds of its own.
     """
-    draft.meta, draft.extra = change.meta or {}, change.extra or {}
     status, kind = change.fields.get("status"), change.fields.get("kind")
-    is_final = draft.status == "failed"
-    if isinstance(status, ToolCallStatus) and (is_final or draft.status == "in_progress"):
-        draft.status = status.value if status.is_final == is_final else draft.status
-    if isinstance(kind, CustomKind):
-        draft.custom_kind = kind
+    is_final, declared = draft.status == "failed", draft.status
+    if isinstance(status, ToolCallStatus) and (is_final or declared == "in_progress"):
+        declared = status.value if status.is_final == is_final else declared
+    return replace(
+        draft,
+        meta=change.meta or {},
+        extra=change.extra or {},
+        status=declared,
+        custom_kind=kind if isinstance(kind, CustomKind) else None,
+    )

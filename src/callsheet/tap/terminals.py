@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from callsheet.acp import v2
-from callsheet.observe.model import Json, obj
+from callsheet.acp.schemas import is_valid
+from callsheet.observe.model import Json
 from callsheet.redaction.redactor import StreamRedactor
 from callsheet.report.events import TerminalChanged, TerminalEvent, TerminalOutput
 from callsheet.report.ledger import Ledger
@@ -27,10 +27,6 @@ from callsheet.tap.render import UNREADABLE
 
 MOST = 256
 """Terminals whose output is redacted at once. Of more, the oldest stream is finished first."""
-
-_ALWAYS = ("sessionUpdate", "terminalId", "data")
-_CHECKED = ("size", "capabilities")
-_WIDEST = 65_535
 
 
 class Terminals:
@@ -124,38 +120,12 @@ class Terminals:
 
 
 def _read(update: Json) -> TerminalEvent | None:
-    """Read an update about a terminal, without the fields that can't be decoded."""
-    reported = {
-        key: value for key, value in update.items() if key not in _CHECKED or _fits(key, value)
-    }
-    event = _decoded(reported)
-    if event is None:
-        least = {key: reported.get(key) for key in _ALWAYS if key in reported}
-        good = {key: value for key, value in reported.items() if _decoded({**least, key: value})}
-        event = _decoded({**least, **good})
-    return event
-
-
-def _decoded(update: Json) -> TerminalEvent | None:
+    """Return what an update reports of a terminal; None if it is not as ACP has it."""
+    if not is_valid(2, "SessionUpdate", update):
+        return None
     try:
         events = v2.decode(update)
     except UNREADABLE:
         return None
     event = events[0] if events else None
     return event if isinstance(event, (TerminalChanged, TerminalOutput)) else None
-
-
-def _fits(key: str, value: Any) -> bool:
-    reported = obj(value)
-    if value is None:
-        return True
-    if key == "size":
-        sizes = reported.get("cols"), reported.get("rows")
-        return all(type(size) is int and 1 <= size <= _WIDEST for size in sizes) and _metas(
-            reported
-        )
-    return value.__class__ is dict and _metas(reported) and _metas(obj(reported.get("cancel")))
-
-
-def _metas(reported: Json) -> bool:
-    return reported.get("_meta").__class__ in (dict, type(None))

@@ -8,14 +8,13 @@
 - `Recording`: the traffic between a client and an agent; `check()` finds what is wrong with it. The pytest
   plugin (`plugin.py`) provides it as a fixture, `acp_recording`.
 - `FakeClock`: a clock that a test advances.
-- `SlowPeer`, `DyingPeer`: real pipes with a reader that is slow, stops, or goes away.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from callsheet.testing.agent_client import AgentClient, AgentError, AgentGone
     from callsheet.testing.conformance import assert_standard, check_tool
-    from callsheet.testing.fakes import DyingPeer, FakeClock, SlowPeer
+    from callsheet.testing.fake_clock import FakeClock
     from callsheet.testing.recordings import (
         Frame,
         Recorder,
@@ -26,15 +25,14 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "AgentClient", "AgentError", "AgentGone", "DyingPeer", "FakeClock", "Frame", "Recorder",
-    "Recording", "SlowPeer", "assert_every_call_ended", "assert_standard", "check_tool", "fold",
-    "updates_in",
+    "AgentClient", "AgentError", "AgentGone", "FakeClock", "Frame", "Recorder", "Recording",
+    "assert_every_call_ended", "assert_standard", "check_tool", "fold", "updates_in",
 ]  # fmt: skip
 
 _MODULES = {
     "agent_client": ("AgentClient", "AgentError", "AgentGone"),
     "conformance": ("assert_standard", "check_tool"),
-    "fakes": ("DyingPeer", "FakeClock", "SlowPeer"),
+    "fake_clock": ("FakeClock",),
 }
 """What is imported when it is asked for: pytest loads this package in every run, for its plugin."""
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
 from callsheet.acp.jsonrpc import (
@@ -50,6 +50,7 @@ class AgentGone(Disconnected):
     """The agent has ended, or can't be started."""
 
 
+@dataclass(eq=False)
 class AgentClient:
     """Start an agent, and play its client, in ACP v1 or v2.
 
@@ -71,44 +72,29 @@ class AgentClient:
         timeout: Seconds that a response may take.
     """
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        protocol: Literal[1, 2] = 1,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        capabilities: JsonObject | None = None,
-        on_permission: str | Decide | None = "allow_once",
-        serve: Mapping[str, Serve] | None = None,
-        on_line: Callable[[bytes], None] | None = None,
-        recording: Recording | None = None,
-        timeout: float = 60.0,
-    ) -> None:
-        self.protocol: Literal[1, 2] = protocol
-        self.version: Literal[1, 2] = protocol
-        """The version that was agreed on."""
-        self.agent: JsonObject = {}
-        """What the agent answered to `initialize`."""
-        self.traffic: list[Frame] = []
-        """Every line, both ways, in order."""
-        self.exit_code: int | None = None
-        self._command: Sequence[str] = command
-        self._cwd: str | None = cwd
-        self._env: Mapping[str, str] | None = env
-        self._capabilities: JsonObject = capabilities or {}
-        self._decide: str | Decide | None = on_permission
-        self._methods: Mapping[str, Serve] = {} if serve is None else serve
-        self._on_line: Callable[[bytes], None] | None = on_line
-        self._recording: Recording | None = recording
-        self._timeout: float = timeout
-        self._process: Process | None = None
-        self._rpc: RpcPeer | None = None
-        self._began: float = time.monotonic()
-        self._readers: list[asyncio.Task[None]] = []
-        self._stderr: bytearray = bytearray()
-        self._turns: dict[str, asyncio.Future[JsonObject]] = {}
-        """The turns of v2, by their sessions: a state of the session ends them."""
+    command: Sequence[str]
+    _: KW_ONLY
+    protocol: Literal[1, 2] = 1
+    cwd: str | None = None
+    env: Mapping[str, str] | None = None
+    capabilities: JsonObject | None = None
+    on_permission: str | Decide | None = "allow_once"
+    serve: Mapping[str, Serve] | None = None
+    on_line: Callable[[bytes], None] | None = None
+    recording: Recording = field(default_factory=Recording)
+    timeout: float = 60.0
+
+    agent: JsonObject = field(init=False, default_factory=dict[str, Any])
+    """What the agent answered to `initialize`."""
+    exit_code: int | None = field(init=False, default=None)
+    _process: Process | None = field(init=False, default=None)
+    _rpc: RpcPeer | None = field(init=False, default=None)
+    _readers: list[asyncio.Task[None]] = field(init=False, default_factory=list[Any])
+    _stderr: bytearray = field(init=False, default_factory=bytearray)
+    _turns: dict[str, asyncio.Future[JsonObject]] = field(
+        init=False, default_factory=dict[str, Any]
+    )
+    """The turns of v2, by their sessions: a state of the session ends them."""
 
     async def __aenter__(self) -> Self:
         """Start the agent, and agree on a version."""
@@ -131,11 +117,10 @@ class AgentClient:
         info: JsonObject = {"name": "callsheet-client", "version": "1"}
         params: JsonObject = {"protocolVersion": self.protocol}
         if self.protocol == 1:
-            params |= {"clientInfo": info, "clientCapabilities": self._capabilities}
+            params |= {"clientInfo": info, "clientCapabilities": self.capabilities or {}}
         else:
-            params |= {"info": info, "capabilities": self._capabilities}
+            params |= {"info": info, "capabilities": self.capabilities or {}}
         self.agent = _object(await self.request("initialize", params))
-        self.version = 2 if self.agent.get("protocolVersion") == 2 else 1
         return self.agent
 
     async def new_session(self, cwd: str, **params: JsonValue) -> str:
@@ -148,11 +133,11 @@ class AgentClient:
 
     async def load_session(self, session: str, cwd: str, **params: JsonValue) -> JsonObject:
         """Continue an earlier session, and have it replayed. Return the response."""
-        given: JsonObject = {"sessionId": session, "cwd": cwd, "mcpServers": [], **params}
+        options: JsonObject = {"sessionId": session, "cwd": cwd, "mcpServers": [], **params}
         method = "session/load"
         if self.version == 2:
-            method, given["replayFrom"] = "session/resume", {"type": "start"}
-        return _object(await self.request(method, given))
+            method, options["replayFrom"] = "session/resume", {"type": "start"}
+        return _object(await self.request(method, options))
 
     async def prompt(self, session: str, prompt: str | Sequence[JsonObject]) -> str:
         """Send a prompt, wait for the end of the turn, and return its stop reason."""
@@ -210,12 +195,23 @@ class AgentClient:
 
     async def _wait(self, answer: asyncio.Future[Any], what: str) -> Any:
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self.timeout):
                 return await answer
         except TimeoutError:
-            raise TimeoutError(f"{what}: nothing for {self._timeout:g} s") from None
+            raise TimeoutError(f"{what}: nothing for {self.timeout:g} s") from None
 
     # What it knows
+
+    @property
+    def version(self) -> Literal[1, 2]:
+        """The version that was agreed on; before that, the one that is requested."""
+        agreed = self.agent.get("protocolVersion", self.protocol)
+        return 2 if agreed == 2 else 1
+
+    @property
+    def traffic(self) -> list[Frame]:
+        """Every line, both ways, in order."""
+        return self.recording.frames
 
     @property
     def lines(self) -> list[bytes]:
@@ -241,7 +237,7 @@ class AgentClient:
         """Return the calls of a session as they are now; without one, of all sessions."""
         return fold(self._of(session), version=self.version)
 
-    def said(self, session: str | None = None) -> str:
+    def text(self, session: str | None = None) -> str:
         """Return the text of all agent messages, of one session or of all."""
         updates = updates_in(self._of(session))
         chunks = [one for one in updates if one["sessionUpdate"] == "agent_message_chunk"]
@@ -263,21 +259,20 @@ class AgentClient:
         return self._rpc
 
     async def _start(self) -> None:
-        self._began = time.monotonic()
         agent_stdin, stdin = os.pipe()
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *self._command,
+                *self.command,
                 stdin=agent_stdin,
                 stdout=PIPE,
                 stderr=PIPE,
-                cwd=self._cwd,
-                env=self._env,
+                cwd=self.cwd,
+                env=self.env,
                 start_new_session=True,
             )
         except OSError as exc:
             os.close(stdin)
-            raise AgentGone(f"{self._command[0]}: {exc.strerror}") from exc
+            raise AgentGone(f"{self.command[0]}: {exc.strerror}") from exc
         finally:
             os.close(agent_stdin)
         assert self._process.stdout is not None
@@ -307,8 +302,7 @@ class AgentClient:
         """
         if self._rpc is None:
             return -1
-        for _, task in list(self._rpc.serving.values()):
-            task.cancel()
+        await self._rpc.stop()
         with suppress(OSError, TimeoutError):  # what was sent before is written
             await asyncio.wait_for(self._rpc.writer.post(b""), patience)
         self._rpc.writer.close()
@@ -362,16 +356,14 @@ class AgentClient:
         code = None if self._process is None else self._process.returncode
         text = "the agent has ended" if code is None else f"the agent has ended with {code}"
         errors = self.errors.strip()
-        return AgentGone(f"{text}; it said: {errors}" if errors else text)
+        return AgentGone(f"{text}; its stderr: {errors}" if errors else text)
 
     # What goes by
 
     def _record(self, way: Literal["in", "out"], line: bytes) -> None:
-        self.traffic.append(Frame(way, line, time.monotonic() - self._began))
-        if self._recording is not None:
-            (self._recording.agent if way == "in" else self._recording.client)(line)
-        if way == "in" and self._on_line is not None:
-            self._on_line(line)
+        self.recording.add(way, line)
+        if way == "in" and self.on_line is not None:
+            self.on_line(line)
 
     def _receive_notification(self, method: str, params: JsonObject) -> None:
         update = _object(params.get("update"))
@@ -381,7 +373,7 @@ class AgentClient:
                 turn.set_result(update)
 
     async def _serve(self, method: str, params: JsonObject) -> Answer:
-        serve = self._methods.get(method)
+        serve = (self.serve or {}).get(method)
         if serve is None and method != _PERMISSION:
             raise UnknownMethod(method)
         try:
@@ -393,7 +385,9 @@ class AgentClient:
             raise ProtocolError(str(exc)) from exc
 
     async def _permission(self, params: JsonObject) -> JsonValue:
-        choice: Any = self._decide(params) if callable(self._decide) else self._decide
+        choice: Any = (
+            self.on_permission(params) if callable(self.on_permission) else self.on_permission
+        )
         if inspect.isawaitable(choice):
             choice = await choice
         if choice is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,29 +56,40 @@ async def check_tool(
     """
     made = one if isinstance(one, (str, Tool)) else tool(one)
     name = made if isinstance(made, str) else made.name
-    given: list[Any] = [] if isinstance(made, str) else [made]
+    tools: list[Any] = [] if isinstance(made, str) else [made]
     recorder, results = Recorder(), dict[str, ToolResult]()
-    options = {"permission": "allow", "on_update": recorder, "tools": given, **options}
+    options = {"permission": "allow", "on_update": recorder, "tools": tools, **options}
     async with Session(cwd=cwd, **options) as session:
+
+        async def run(what: str, arguments: JsonObject, code: str = "", **more: Any) -> ToolResult:
+            """Run the tool, and assert that it ends in time: with this code, if it fails by us."""
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    result = results[what] = await session.run(name, arguments, **more)
+            except TimeoutError:
+                raise AssertionError(f"{what}: still running after {_PATIENCE:g} s") from None
+            found = result.metadata.get("error_code", "")
+            assert not code or found == code, f"{what}: expected {code!r}, got {found!r}: {result}"
+            return result
+
         await session.connected()
         known = session.tools.get(name)
         assert known is not None, f"there is no tool {name!r}"
-        results["success"] = await _within(session.run(name, good), "success")
-        assert results["success"].success, (
-            f"{name} failed with good arguments: {results['success']}"
-        )
-        assert results["success"].output != NO_OUTPUT, f"{name} succeeded without an output"
+        done = await run("success", good)
+        assert done.success, f"{name} failed with good arguments: {done}"
+        assert done.output != NO_OUTPUT, f"{name} succeeded without an output"
         if failing is not None:
-            results["failure"] = await _within(session.run(name, failing), "failure")
-            assert not results["failure"].success, f"{name} succeeded with {failing}"
-        results |= await _with_bad_arguments(session, known, good)
+            assert not (await run("failure", failing)).success, f"{name} succeeded with {failing}"
+        for what, arguments in _bad_arguments(known, good):
+            await run(what, arguments, "invalid_arguments")
         if slow is None:
             slow = good
             session.tools.add(_held_up(known))
-        results["timeout"] = await _within(session.run(name, slow, timeout=0.2), "timeout")
-        _failed_with(results["timeout"], "timeout")
-        results["cancel"] = await _within(_cancelled(session, name, slow), "cancel")
-        _failed_with(results["cancel"], "cancelled")
+        await run("timeout", slow, "timeout", timeout=0.2)
+        running = asyncio.ensure_future(run("cancel", slow, "cancelled", alias="to be cancelled"))
+        await asyncio.sleep(0.2)
+        assert session.cancel("to be cancelled"), f"{name} was not running any more after 0.2 s"
+        await running
     for result in results.values():
         assert_standard(result)
     ended = assert_every_call_ended(recorder, at_least=len(results))
@@ -126,20 +137,12 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-async def _with_bad_arguments(
-    session: Session, one: Tool, good: JsonObject
-) -> dict[str, ToolResult]:
-    tried: dict[str, JsonObject] = {}
+def _bad_arguments(one: Tool, good: JsonObject) -> Iterator[tuple[str, JsonObject]]:
     if one.schema.get("additionalProperties") is False:
-        tried["unknown argument"] = {**good, "no_such_argument": 1}
+        yield "unknown argument", {**good, "no_such_argument": 1}
     for name in one.schema.get("required", ()):
-        tried[f"without {name}"] = {key: value for key, value in good.items() if key != name}
-        tried[f"bad {name}"] = {**good, name: _NOT_OF_ANY_TYPE}
-    results: dict[str, ToolResult] = {}
-    for what, arguments in tried.items():
-        results[what] = await _within(session.run(one.name, arguments), what)
-        _failed_with(results[what], "invalid_arguments")
-    return results
+        yield f"without {name}", {key: value for key, value in good.items() if key != name}
+        yield f"bad {name}", {**good, name: _NOT_OF_ANY_TYPE}
 
 
 def _held_up(one: Tool) -> Tool:
@@ -157,23 +160,3 @@ def _held_up(one: Tool) -> Tool:
         title=one.title,
         read_only=one.read_only,
     )
-
-
-async def _cancelled(session: Session, name: str, slow: JsonObject) -> ToolResult:
-    running = asyncio.ensure_future(session.run(name, slow, alias="to be cancelled"))
-    await asyncio.sleep(0.2)
-    assert session.cancel("to be cancelled"), f"{name} was not running any more after 0.2 s"
-    return await running
-
-
-async def _within(work: Any, what: str) -> Any:
-    try:
-        return await asyncio.wait_for(work, _PATIENCE)
-    except TimeoutError:
-        raise AssertionError(f"{what}: still running after {_PATIENCE:g} s") from None
-
-
-def _failed_with(result: ToolResult, code: str) -> None:
-    assert not result.success, f"expected a failure ({code}): {result}"
-    found = result.metadata.get("error_code")
-    assert found == code, f"expected the error code {code!r}, got {found!r}: {result}"

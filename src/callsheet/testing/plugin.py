@@ -16,7 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from callsheet.testing.recordings import Recording
 
-_KEPT = pytest.StashKey["tuple[Recording, Path]"]()
+_STORED = pytest.StashKey["tuple[Recording, Path]"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,14 +35,13 @@ def acp_recording(
 ) -> Recording:
     """Record an agent's traffic, to be checked: `assert acp_recording.check() == []`.
 
-    Pass it to `AgentClient(…, recording=acp_recording)`, or let any other client start
-    `acp_recording.command("my-agent", …)`. If the test fails, its report names the file of the recording.
+    Pass it to `AgentClient(…, recording=acp_recording)`. If the test fails, its report names the file of the
+    recording.
     """
     from callsheet.testing.recordings import Recording
 
-    directory = tmp_path_factory.mktemp("acp")
-    recording = Recording(directory)
-    request.node.stash[_KEPT] = recording, directory / "recording.jsonl"
+    recording = Recording()
+    request.node.stash[_STORED] = recording, tmp_path_factory.mktemp("acp") / "recording.jsonl"
     return recording
 
 
@@ -52,11 +51,11 @@ def pytest_runtest_makereport(
 ) -> Generator[None, Any, None]:
     """Save the recording of a failed test, and add its path and findings to the test's report."""
     outcome: Any = yield
-    kept = item.stash.get(_KEPT, None)
-    if kept is None or call.when != "call":
+    stored = item.stash.get(_STORED, None)
+    if stored is None or call.when != "call":
         return
     try:
-        _attach(item, outcome.get_result(), *kept)
+        _attach(item, outcome.get_result(), *stored)
     except Exception as exc:  # noqa: BLE001 - a report without a recording is better than none
         outcome.get_result().sections.append(("ACP recording", f"not saved: {exc}"))
 
@@ -70,8 +69,9 @@ def _attach(item: pytest.Item, report: pytest.TestReport, recording: Recording, 
     elif not report.failed:
         return
     lines = [str(recording.save(path))]
-    if recording.found:
-        from callsheet.testing.recordings import describe_findings
-
-        lines += ["", *describe_findings(recording.found)]
+    for finding in recording.found:
+        where = f", call {finding.call}" if finding.call else ""
+        lines.append(
+            f"line {finding.line}{where}: {finding.severity} {finding.rule}: {finding.message}"
+        )
     report.sections.append(("ACP recording", "\n".join(lines)))

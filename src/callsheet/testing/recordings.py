@@ -8,10 +8,9 @@ and `assert_every_call_ended` accept a `Recorder`, a file, or an iterable of lin
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
@@ -154,7 +153,7 @@ def assert_every_call_ended(recording: Recorded, at_least: int = 1) -> dict[str,
     return calls
 
 
-Source: TypeAlias = "Recording | AgentClient | Recorder | str | Path | Iterable[Any]"
+Source: TypeAlias = "AgentClient | Recorded"
 """What a recording can be made of: a client, a sink, a file, or frames, lines or messages."""
 
 _WAYS: dict[str, Direction] = {"in": "agent->client", "out": "client->agent"}
@@ -166,59 +165,37 @@ class Recording:
     async with AgentClient(["my-agent"], recording=recording) as client:
         ...
     assert recording.check() == []
-
-    Args:
-        directory: Where agents that are started by `command` are recorded.
     """
 
-    def __init__(self, directory: str | Path | None = None) -> None:
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        """The lines of both, in order."""
         self.found: list[Finding] = []
         """The findings of the last `check`."""
-        self._directory: Path | None = None if directory is None else Path(directory)
-        self._frames: list[Frame] = []
-        self._files: list[Path] = []
         self._began: float = time.monotonic()
 
     @classmethod
     def of(cls, source: Source) -> Self:
         """Return a recording of what a client or a sink has received, of a file, or of lines or messages."""
         made = cls()
-        if isinstance(source, (str, Path)):
-            made._files.append(Path(source))
-        elif isinstance(source, Recording):
-            made._frames += source._frames
-            made._files += source._files
-        elif isinstance(source, Recorder):  # a sink has received only the agent's lines
-            made._frames += [Frame("in", line) for line in source.lines]
+        if isinstance(source, Recorder):  # a sink has received only the agent's lines
+            made.frames += [Frame("in", line) for line in source.lines]
+        elif isinstance(source, (str, Path)):
+            made.frames += map(_frame, BytesIO(Path(source).read_bytes()))
         else:
             items: Any = getattr(source, "traffic", source)
-            made._frames += map(_frame, items)
+            made.frames += map(_frame, items)
         return made
 
     # Recording
 
+    def add(self, way: Literal["in", "out"], line: bytes) -> None:
+        """Record a line: `in` is what the agent wrote."""
+        self.frames.append(Frame(way, line, time.monotonic() - self._began))
+
     def agent(self, line: bytes) -> None:
         """Record a line of the agent. Can be passed as a session's `on_update`."""
-        self._frames.append(Frame("in", line, time.monotonic() - self._began))
-
-    def client(self, line: bytes) -> None:
-        """Record a line of the client."""
-        self._frames.append(Frame("out", line, time.monotonic() - self._began))
-
-    def command(self, *agent: str) -> list[str]:
-        """Return a command that runs an agent and records it here, for any client to start.
-
-        Args:
-            agent: The agent's command and its arguments.
-
-        Raises:
-            ValueError: The recording has no directory.
-        """
-        if self._directory is None:
-            raise ValueError("there is nowhere to record to: give Recording a directory")
-        path = self._directory / f"agent-{len(self._files) + 1}.jsonl"
-        self._files.append(path)
-        return [sys.executable, "-m", "callsheet", "record", "-o", str(path), "--", *agent]
+        self.add("in", line)
 
     # What is in it
 
@@ -276,19 +253,12 @@ class Recording:
         return path
 
     def _parts(self) -> Iterator[bytes]:
-        for frame in self._frames:
+        for frame in self.frames:
             if not frame.way:
                 yield frame.line.rstrip(b"\r\n") + b"\n"
             else:
                 for line in frame.line.split(b"\n"):
                     yield from encode_line(frame.at, _WAYS[frame.way], line)
-        for path in self._files:
-            if path.exists() or len(self._files) == 1:
-                yield path.read_bytes()
-
-    def __repr__(self) -> str:
-        files = f" and {len(self._files)} files" if self._files else ""
-        return f"<Recording of {len(self._frames)} lines{files}>"
 
 
 def _frame(item: Any) -> Frame:
@@ -299,22 +269,5 @@ def _frame(item: Any) -> Frame:
     return Frame("", item if isinstance(item, bytes) else msgspec.json.encode(item))
 
 
-def _names(given: str | Iterable[str]) -> list[str]:
-    return [given] if isinstance(given, str) else list(given)
-
-
-# Findings as text, for a test that has failed by them
-
-
-def describe_findings(findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield lines that describe each finding, with the fix for each rule once."""
-    from callsheet.check.rules import RULES
-
-    fixes = {rule.id: rule.fix for rule in RULES}
-    for finding in findings:
-        where = f", call {finding.call}" if finding.call else ""
-        where += f", {finding.field}" if finding.field else ""
-        yield f"line {finding.line}{where}: {finding.severity} {finding.rule}"
-        yield f"  {finding.message}"
-        if finding.rule in fixes:
-            yield f"  To fix it: {fixes.pop(finding.rule)}"
+def _names(names: str | Iterable[str]) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)

@@ -18,15 +18,6 @@ from callsheet.tools.errors import InvalidArguments
 _MOST_PROBLEMS = 5
 _LONGEST_VALUE = 80
 _OF_TYPE = ("type", "enum", "const", "anyOf", "oneOf")
-_TYPE_NAMES = {
-    "string": "text",
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "true or false",
-    "array": "a list",
-    "object": "an object",
-    "null": "null",
-}
 
 
 class Checker:
@@ -62,35 +53,26 @@ class Checker:
         return f"{self._tool} takes {names}" if names else f"{self._tool} takes no arguments"
 
     def _message(self, arguments: JsonObject, error: Any) -> str:
-        where = _place(error.instance_path)
-        kind = _kind(error)
+        where, kind = place(error.instance_path), _kind(error)
         schema = _schema_at(self._schema, error.schema_path)
+        properties = schema.get("properties", {})
         if kind == "additionalProperties":
-            return self._unknown(where, error, schema)
+            inside = f"{where}." if where else ""
+            unknown = [
+                (f"{inside}{name}", nearest(name, properties)) for name in error.kind.unexpected
+            ]
+            known = f"known: {', '.join(properties) or 'none'}"
+            return "; ".join(
+                f"unknown argument {name} ({f'did you mean {near[0]!r}?' if near else known})"
+                for name, near in unknown
+            )
         if kind == "required":
-            missing = error.kind.property
-            missing = missing.strip('"') if isinstance(missing, str) else missing
-            inside = f" of {where}" if where else ""
-            return self._missing(arguments if not where else {}, missing, inside, schema)
-        given = _shown(error.instance)
-        return f"{where or 'the arguments'}: expected {expected(schema)}, got {given}"
-
-    def _unknown(self, where: str, error: Any, schema: JsonObject) -> str:
-        known = list(schema.get("properties", ()))
-        message: list[str] = []
-        for name in error.kind.unexpected:
-            near = nearest(name, known)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
-            message.append(f"unknown argument {f'{where}.' if where else ''}{name} ({hint})")
-        return "; ".join(message)
-
-    def _missing(self, given: JsonObject, name: str, inside: str, schema: JsonObject) -> str:
-        wanted = schema.get("properties", {}).get(name, {})
-        message = f"missing argument {name}{inside} ({expected(self._resolved(wanted))})"
-        return message if given else f"{message}; {self._wanted()}" if not inside else message
-
-    def _resolved(self, schema: JsonObject) -> JsonObject:
-        return _resolve(self._schema, schema)
+            missing = str(error.kind.property).strip('"')
+            wanted = expected(_resolve(self._schema, properties.get(missing, {})))
+            message = f"missing argument {missing}{f' of {where}' if where else ''} ({wanted})"
+            return message if where or arguments else f"{message}; {self._wanted()}"
+        got = _shown(error.instance)
+        return f"{where or 'the arguments'}: expected {expected(schema)}, got {got}"
 
 
 def _kind(error: Any) -> str:
@@ -109,6 +91,17 @@ def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
 
 def _key(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "").replace(" ", "")
+
+
+_TYPE_NAMES = {
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
 
 
 def expected(schema: JsonObject) -> str:
@@ -170,7 +163,8 @@ def _resolve(root: JsonObject, schema: JsonObject) -> JsonObject:
     return schema
 
 
-def _place(path: Sequence[str | int]) -> str:
+def place(path: Sequence[str | int]) -> str:
+    """Return a place in a value, such as `prompt[0].text`."""
     message = ""
     for step in path:
         message += f"[{step}]" if isinstance(step, int) else f".{step}" if message else step

@@ -6,7 +6,8 @@ Each class has a stable `code` for programs. Its `retry` states whether another 
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, TypeAlias
+import errno
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonValue
@@ -83,3 +84,20 @@ class IOFailed(ToolError):
 
     code = "io_error"
     retry = "later"
+
+
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP)
+_IMPOSSIBLE = (errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL)
+
+
+def of_os_error(problem: OSError, message: str, **metadata: Any) -> ToolError:
+    """Return the tool error for an error of the system."""
+    if isinstance(problem, FileNotFoundError):
+        return NotFound(message, **metadata)
+    if problem.errno in _REFUSED:
+        error = NotPermitted(message, **metadata)
+        error.reason = Reason.TOOL_ERROR  # it was the system, not the user, that refused
+        return error
+    if problem.errno in _IMPOSSIBLE:
+        return InvalidArguments(message, **metadata)
+    return IOFailed(message, errno=problem.errno, **metadata)

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import ExitStack, nullcontext, suppress
-from functools import partial
+from contextlib import nullcontext, suppress
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from callsheet.report.errors import InvalidValue
@@ -46,7 +46,7 @@ from .errors import (
     ToolError,
 )
 from .result import ToolResult
-from .tool import Tool
+from .tool import Locate, Tool
 
 if TYPE_CHECKING:
     from .session import Call, Session
@@ -65,6 +65,9 @@ _LONG = 262_144
 
 _TIMES_ASKED = 3
 """Maximum number of approval requests for one call, if its preview changes after each approval."""
+
+_FREE = nullcontext()
+"""Stands for what a call need not wait for."""
 
 Asked: TypeAlias = "tuple[str, JsonObject]"
 
@@ -86,11 +89,11 @@ class Run:
         self._loop: asyncio.AbstractEventLoop = loop
         self._timers: list[asyncio.TimerHandle] = []
 
-    async def carry_out(self, work: Callable[[], Awaitable[Any]]) -> None:
+    async def carry_out(self, work: Callable[..., Awaitable[Any]], *arguments: Any) -> None:
         """Do the work, and record its value or exception."""
         self.begun = True
         try:
-            self.value = await work()
+            self.value = await work(self, *arguments)
         except KeyboardInterrupt:
             raise
         except SystemExit as exc:
@@ -114,7 +117,7 @@ class Run:
 
     def begin(self, seconds: float | None) -> None:
         """Record the start of the tool, and start its timeout of `seconds`, if any."""
-        self.started = self._loop.time()
+        self.started = monotonic()
         if seconds is not None:
             self._timers.append(self._loop.call_later(seconds, self._time_out, seconds))
 
@@ -183,16 +186,17 @@ class Executor:
             raise SessionClosed(f"session {self._session.session_id} is closed; make a new one")
         given: Any = {} if arguments is None else arguments
         tool = self.registry.get(name)
-        links.setdefault("parent", self._outer())
         call = self._call(name, tool, given, links)
-        with ExitStack() as scope:
-            scope.push(call)
-            await _off_loop_if_large(call.__enter__, _size(given))
+        try:
+            if _is_large(given):
+                await _off_loop(call.__enter__)
+            else:
+                call.__enter__()
             loop = asyncio.get_running_loop()
             run = Run(call, loop)
-            begun = loop.time()
+            begun = monotonic()
             run.task = loop.create_task(
-                run.carry_out(lambda: self._execute(run, tool, name, given, timeout, turn))
+                run.carry_out(self._execute, tool, name, given, timeout, turn)
             )
             self._runs[call.id] = run
             try:
@@ -200,7 +204,7 @@ class Executor:
             finally:
                 del self._runs[call.id]
                 result, error = self._outcome(run)
-                ms = round((loop.time() - (run.started or begun)) * 1000, 3)
+                ms = round((monotonic() - (run.started or begun)) * 1000, 3)
                 facts: JsonObject = {
                     "timestamp": to_rfc3339(self._session.clock.time_ns()),
                     "working_directory": self._session.cwd,
@@ -208,8 +212,15 @@ class Executor:
                 if not result.success:
                     facts |= {"error_code": ExecutionFailed.code, "retry": ExecutionFailed.retry}
                 result = result.stamped(call.id, name, ms, facts)
-                conclude = partial(call.conclude, result, reason_of(result, error))
-                await _off_loop_if_large(conclude, len(result.output))
+                reason = reason_of(result, error)
+                if len(result.output) > _LONG:
+                    await _off_loop(lambda: call.conclude(result, reason))
+                else:
+                    call.conclude(result, reason)
+        except BaseException as exc:
+            call.__exit__(type(exc), exc, None)  # if announcing or concluding it was interrupted
+            raise
+        call.__exit__(None, None, None)  # if it could not be concluded
         return result
 
     async def run_all(self, calls: Iterable[Asked], *, at_once: int = AT_ONCE) -> list[ToolResult]:
@@ -266,29 +277,28 @@ class Executor:
     # One call
 
     def _call(self, name: str, tool: Tool | None, given: Any, links: JsonObject) -> Call:
-        links = {key: value for key, value in links.items() if value is not None}
+        if links:
+            links = {key: value for key, value in links.items() if value is not None}
+        outer = current_call.get()
+        if outer is not None and outer.session is self._session:
+            links.setdefault("parent", outer)
         if tool is not None:
+            places = tool.locations
             links |= {
                 "title": tool.title,
                 "kind": tool.kind,
-                "locations": self._locations(tool, given),
+                "locations": self._located(tool, places, given) if callable(places) else places,
                 "annotations": tool.annotations,
             }
         return self._session.call(name, given, **links)
 
-    def _locations(self, tool: Tool, given: Any) -> Sequence[Any] | None:
-        if not callable(tool.locations):
-            return tool.locations
+    def _located(self, tool: Tool, locate: Locate, given: Any) -> Sequence[Any] | None:
         try:
-            return tool.locations(given)
+            return locate(given)
         except Exception as exc:  # noqa: BLE001 - the arguments are not checked yet
             if is_object(given):
                 self._session.faults.count(f"locations of {tool.name}: {exc!r}", degraded=1)
             return None
-
-    def _outer(self) -> Call | None:
-        call = current_call.get()
-        return call if call is not None and call.session is self._session else None
 
     async def _execute(
         self,
@@ -304,9 +314,9 @@ class Executor:
         if timeout is not None and not timeout > 0:
             raise InvalidArguments(f"timeout: expected seconds above 0, got {timeout}")
         values = tool.convert(given)
-        paths, beyond = self._place(tool, given, values) if tool.paths else ({}, [])
-        writes = [path for name in tool.writes for path in paths[name]]
-        reads = [path for name in tool.reads for path in paths[name]]
+        paths, beyond = self._place(tool, values) if tool.paths else ({}, [])
+        writes = [path for name in tool.writes for path in paths[name]] if paths else []
+        reads = [path for name in tool.reads for path in paths[name]] if paths else []
         limit = timeout or tool.timeout or self._session.tool_settings.timeout
         for _ in range(_TIMES_ASKED):
             shown = None
@@ -314,8 +324,8 @@ class Executor:
                 shown = await self.permissions.ask(
                     run.call, tool, given, beyond, writes, lambda: previewed(tool, run.call, values)
                 )
-            locked = self._locks.hold(reads, writes) if reads or writes else nullcontext()
-            async with turn or nullcontext(), locked:
+            locked = self._locks.hold(reads, writes) if reads or writes else _FREE
+            async with turn or _FREE, locked:
                 if shown and await preview_of(tool, run.call, values) != shown:
                     continue  # the change is no longer the one that the user approved
                 run.call.start()
@@ -332,7 +342,7 @@ class Executor:
         return NotFound(f"There is no tool {name!r}; {hint}")
 
     def _place(
-        self, tool: Tool, given: JsonObject, values: dict[str, Any]
+        self, tool: Tool, values: dict[str, Any]
     ) -> tuple[dict[str, list[Path]], list[tuple[str, Path]]]:
         """Resolve paths in `values`. Return the paths by argument, and those outside the workspace."""
         found: dict[str, list[Path]] = {}
@@ -348,12 +358,9 @@ class Executor:
                     beyond.append((text, path))
                 return path
 
-            # A path as it was written may have dots that `Path` leaves out, and that matter behind a link.
-            text = given.get(name)
-            if isinstance(values[name], Path) and isinstance(text, str):
-                values[name] = place(text)
-            else:
-                values[name] = resolve_paths(values[name], place)
+            value = values[name]
+            if value is not None:
+                values[name] = place(value) if type(value) is str else resolve_paths(value, place)
         return found, beyond
 
     def _outcome(self, run: Run) -> tuple[ToolResult, ToolError | None]:
@@ -371,11 +378,8 @@ class Executor:
         return call.error(error, output=error.output or "".join(run.output)), error
 
 
-async def _off_loop_if_large(work: Callable[[], object], size: int) -> None:
-    """Announce or end a call; use a thread if it is large, so that redaction does not block the loop."""
-    if size <= _LONG:
-        work()
-        return
+async def _off_loop(work: Callable[[], object]) -> None:
+    """Announce or end a large call in a thread, so that redaction does not block the loop."""
     task = asyncio.ensure_future(in_thread(work))
     try:
         await asyncio.shield(task)
@@ -384,6 +388,9 @@ async def _off_loop_if_large(work: Callable[[], object], size: int) -> None:
         raise
 
 
-def _size(given: Any) -> int:
-    values = given.values() if is_object(given) else ()
-    return sum(len(value) for value in values if isinstance(value, str))
+def _is_large(given: Any) -> bool:
+    size = 0
+    for value in given.values() if is_object(given) else ():
+        if isinstance(value, str):
+            size += len(value)
+    return size > _LONG

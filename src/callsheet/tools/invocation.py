@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from contextvars import copy_context
-from functools import partial
 from inspect import isawaitable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -28,15 +27,13 @@ from callsheet.runtime.health import PermissionDenied, short_message
 from callsheet.tools.errors import (
     Cancelled,
     ExecutionFailed,
-    InvalidArguments,
-    IOFailed,
-    NotFound,
     NotPermitted,
     TimedOut,
     ToolError,
+    of_os_error,
 )
 from callsheet.tools.result import ToolResult
-from callsheet.tools.stdio_guard import running
+from callsheet.tools.stdio_guard import RunningCall
 
 if TYPE_CHECKING:
     from callsheet.tools.session import Call
@@ -112,27 +109,27 @@ async def invoke(tool: Tool, call: Call, values: dict[str, Any], output: list[st
 
     The text that it yields is appended to `output`, so that it is available even if the function fails.
     """
-    function = partial(tool.function, *((call,) if tool.parameters.takes_call else ()), **values)
-
-    def guarded(work: Callable[[], Any]) -> Any:
-        with running(
-            call
-        ):  # in the thread too: it may outlive its call, and must not print then either
-            return work()
-
-    with running(call):
+    first = (call,) if tool.parameters.takes_call else ()
+    with RunningCall(call):
         if tool.how == "async":
-            return await function()
-        if tool.how == "sync":
-            made = await in_thread(lambda: guarded(function))
-            return await made if isawaitable(made) else made
+            return await tool.function(*first, **values)
         stream = _YieldedOutput(call, output)
         if tool.how == "async stream":
-            async for piece in function():
+            async for piece in tool.function(*first, **values):
                 stream.take(piece)
-        else:
-            await in_thread(lambda: guarded(lambda: stream.take_all(function())))
-        return stream.result()
+            return stream.result()
+
+        def work() -> Any:
+            with RunningCall(
+                call
+            ):  # the thread may outlive its call, and must not print then either
+                made = tool.function(*first, **values)
+                return stream.take_all(made) if tool.how == "stream" else made
+
+        made = await in_thread(work)
+        if tool.how == "stream":
+            return stream.result()
+        return await made if isawaitable(made) else made
 
 
 class _YieldedOutput:
@@ -227,7 +224,7 @@ def to_error(problem: BaseException, why: Cancelled | TimedOut | None) -> ToolEr
     if isinstance(problem, TimeoutError):
         return TimedOut(short_message(problem) if str(problem) else "Timed out")
     if isinstance(problem, OSError):
-        return _of_os_error(problem)
+        return _named(problem)
     if why is not None:  # errors raised while a tool is being stopped are due to the stop
         return type(why)(
             str(why),
@@ -251,20 +248,13 @@ def _stopped(problem: BaseException, why: Cancelled | TimedOut) -> ToolError:
     return error
 
 
-def _of_os_error(problem: OSError) -> ToolError:
+def _named(problem: OSError) -> ToolError:
+    """Return the tool error for an error of the system, with the path that it is about."""
     why = problem.strerror or short_message(problem)
     where = problem.filename if isinstance(problem.filename, str) else None
-    message = f"{where}: {why}" if where else why
-    metadata: dict[str, Any] = {"file_path": where} if where else {}
-    if isinstance(problem, FileNotFoundError):
-        return NotFound(message, **metadata)
-    if isinstance(problem, PermissionError):
-        error = NotPermitted(message, **metadata)
-        error.reason = Reason.TOOL_ERROR  # it was the system, not the user, that refused
-        return error
-    if isinstance(problem, (IsADirectoryError, NotADirectoryError)):
-        return InvalidArguments(message, **metadata)
-    return IOFailed(message, errno=problem.errno, **metadata)
+    if where is None:
+        return of_os_error(problem, why)
+    return of_os_error(problem, f"{where}: {why}", file_path=where)
 
 
 def reason_of(result: ToolResult, error: ToolError | None) -> Reason | None:

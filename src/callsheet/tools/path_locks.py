@@ -10,10 +10,10 @@ have to wait for a call that in turn waits for the outer one, it is refused, bec
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable
+from contextvars import ContextVar, Token
 from pathlib import Path
+from types import TracebackType
 
 from callsheet.tools.errors import ExecutionFailed
 
@@ -21,20 +21,35 @@ _holding: ContextVar[tuple[PathClaim, ...]] = ContextVar("holding", default=())
 
 
 class PathClaim:
-    """The paths of one call. `outer` are the claims of the calls that it is nested in."""
+    """The paths of one call: a context in which they are held; entering it waits until they are free.
 
-    __slots__ = ("granted", "is_held", "outer", "reads", "table", "writes")
+    `outer` are the claims of the calls that it is nested in.
+    """
+
+    __slots__ = ("_token", "granted", "is_held", "outer", "reads", "table", "writes")
 
     def __init__(self, table: PathLocks, reads: Iterable[Path], writes: Iterable[Path]) -> None:
         self.table: PathLocks = table
         self.writes: frozenset[str] = frozenset(map(str, writes))
         self.reads: frozenset[str] = frozenset(map(str, reads)) - self.writes
         # A background task still has the context of a call that has ended; its claims count no more.
-        self.outer: tuple[PathClaim, ...] = tuple(
-            claim for claim in _holding.get() if claim.is_held and claim.table is table
+        around = _holding.get()
+        self.outer: tuple[PathClaim, ...] = around and tuple(
+            claim for claim in around if claim.is_held and claim.table is table
         )
         self.granted: asyncio.Future[None] | None = None
         self.is_held: bool = False
+        self._token: Token[tuple[PathClaim, ...]]
+
+    async def __aenter__(self) -> None:
+        await self.table.take(self)
+        self._token = _holding.set((*_holding.get(), self))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        _holding.reset(self._token)
+        self.table.release(self)
 
     def meets(self, other: PathClaim) -> bool:
         """Return whether one of the two claims must wait for the other."""
@@ -51,29 +66,19 @@ class PathLocks:
         self._writing: dict[PathClaim, None] = {}
         self._waiting: list[PathClaim] = []
 
-    @asynccontextmanager
-    async def hold(self, reads: Iterable[Path], writes: Iterable[Path]) -> AsyncGenerator[None]:
-        """Wait until the paths are free, and hold them during the context.
+    def hold(self, reads: Iterable[Path], writes: Iterable[Path]) -> PathClaim:
+        """Return a context that waits until the paths are free, and holds them."""
+        return PathClaim(self, reads, writes)
+
+    async def take(self, claim: PathClaim) -> None:
+        """Wait until the paths of a claim are free.
 
         Raises:
             ExecutionFailed: Waiting would be a deadlock with an outer call.
         """
-        claim = PathClaim(self, reads, writes)
-        if not claim.reads and not claim.writes:
-            yield
-            return
         if self._is_free(claim, self._waiting):
             self._grant(claim)
-        else:
-            await self._wait(claim)
-        token = _holding.set((*_holding.get(), claim))
-        try:
-            yield
-        finally:
-            _holding.reset(token)
-            self._release(claim)
-
-    async def _wait(self, claim: PathClaim) -> None:
+            return
         if claim.outer and self._is_circular(claim):
             paths = ", ".join(sorted(claim.writes | claim.reads))
             raise ExecutionFailed(
@@ -89,7 +94,7 @@ class PathLocks:
                 self._waiting.remove(claim)
                 self._grant_waiting(claim)
             else:  # it was granted just before the cancellation
-                self._release(claim)
+                self.release(claim)
             raise
 
     def _is_free(self, claim: PathClaim, ahead: Iterable[PathClaim]) -> bool:
@@ -98,7 +103,7 @@ class PathLocks:
         A nested claim does not wait for those of its outer calls, nor for those that queue for them.
         """
         rivals = self._held if claim.writes else self._writing  # thousands may read at once
-        if any(claim.meets(held) for held in rivals if held not in claim.outer):
+        if rivals and any(claim.meets(held) for held in rivals if held not in claim.outer):
             return False
         return bool(claim.outer) or not any(map(claim.meets, ahead))
 
@@ -119,11 +124,13 @@ class PathLocks:
             else:
                 self._waiting.append(claim)
 
-    def _release(self, claim: PathClaim) -> None:
+    def release(self, claim: PathClaim) -> None:
+        """Free the paths of a claim, and grant what has waited for them."""
         claim.is_held = False
         del self._held[claim]
         self._writing.pop(claim, None)
-        self._grant_waiting(claim)
+        if self._waiting:
+            self._grant_waiting(claim)
 
     def _is_circular(self, claim: PathClaim) -> bool:
         """Return whether a claim would wait for one that can't be released before it: a deadlock."""

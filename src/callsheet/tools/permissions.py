@@ -146,7 +146,7 @@ class Permissions:
             NotPermitted: The mode or an earlier answer refuses the call.
             PermissionDenied: The user rejected the call.
         """
-        triggers = await changes_trigger(writes, call.workspace)
+        triggers = bool(writes) and await changes_trigger(writes, call.workspace)
         if self._is_decided(call, tool, beyond, triggers):
             return None
         scope = scope_of(tool, arguments, beyond)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Generic, Self, TypeAlias, TypeVar, cast, final, overload
+from typing import Any, Generic, Self, TypeAlias, TypeVar, final, overload
 
 from callsheet.limits.to_json import fix_text, jsonsafe
 from callsheet.report.content import ContentLike, ToolCallContent, to_content
@@ -40,6 +40,8 @@ _FIELDS = (
     "content",
 )
 _NOTHING: Mapping[str, JsonValue] = MappingProxyType({})
+_EXACT = 2**53 - 1
+"""The largest whole number that every reader of JSON takes as it is."""
 
 
 class ByHand(CallsheetError, TypeError):
@@ -160,7 +162,9 @@ class ToolResult:
         )
 
     def _with(self, **changed: Any) -> Self:
-        return _of(vars(self) | changed)  # pyright: ignore[reportReturnType] - the class is final
+        result = object.__new__(type(self))
+        vars(result).update(vars(self), **changed)
+        return result
 
     # Reading
 
@@ -198,7 +202,7 @@ class ToolResult:
         return f"<ToolResult {outcome} of {self.tool_name!r} {self.call_id}: {text!r}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _of, ({**vars(self), "metadata": dict(self.metadata)},)
+        return _unpickled, ({**vars(self), "metadata": dict(self.metadata)},)
 
 
 def _made(
@@ -210,27 +214,25 @@ def _made(
     exit_code: int | None = None,
     metadata: Mapping[str, JsonValue] = _NOTHING,
 ) -> ToolResult:
-    return _of(
-        {
-            "call_id": _text(call_id, "call_id"),
-            "tool_name": _text(tool_name, "tool_name"),
-            "success": success,
-            "output": output,
-            "error": error,
-            "exit_code": exit_code,
-            "execution_time_ms": None,
-            "metadata": metadata,
-            "content": (),
-            "is_written": False,
-        }
-    )
-
-
-def _of(fields: Fields) -> ToolResult:
-    if isinstance(fields["metadata"], dict):  # unpickled
-        fields["metadata"] = MappingProxyType(cast("dict[str, JsonValue]", fields["metadata"]))
     result = object.__new__(ToolResult)
-    vars(result).update(fields)
+    vars(result).update(
+        call_id=_text(call_id, "call_id"),
+        tool_name=_text(tool_name, "tool_name"),
+        success=success,
+        output=output,
+        error=error,
+        exit_code=exit_code,
+        execution_time_ms=None,
+        metadata=metadata,
+        content=(),
+        is_written=False,
+    )
+    return result
+
+
+def _unpickled(fields: Fields) -> ToolResult:
+    result = object.__new__(ToolResult)
+    vars(result).update(fields, metadata=MappingProxyType(fields["metadata"]))
     return result
 
 
@@ -244,6 +246,8 @@ def _own(value: JsonValue) -> JsonValue:
     """Return a private copy of a value, as JSON, whatever it was."""
     kind = type(value)  # pyright: ignore[reportUnknownVariableType]
     if value is None or kind is bool or (kind is str and value.isascii()):
+        return value
+    if kind is int and -_EXACT <= value <= _EXACT:
         return value
     return freeze(jsonsafe(value), "metadata")
 

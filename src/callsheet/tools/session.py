@@ -49,7 +49,6 @@ class ToolSettings(Struct, frozen=True, kw_only=True):
 class Call(RuntimeCall):
     """A live call, as passed to its tool."""
 
-    __slots__ = ()
     session: Session  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def success(self, output: str) -> ToolResult:
@@ -105,7 +104,7 @@ class Call(RuntimeCall):
             raw["error"] = result.error
         if result.exit_code is not None:
             raw["exit_code"] = result.exit_code
-        written = self._output is not None and not self._output.is_empty
+        written = self.output is not None and not self.output.is_empty
         if written and result.error is not None:
             shown: Any = (result.error, *result.content)
         elif written and (result.is_written or result.output == NO_OUTPUT):
@@ -125,7 +124,7 @@ class Call(RuntimeCall):
         Output in a client's own terminal is included, because a client without a user interface does not
         show that terminal.
         """
-        own_terminal = self._output is not None and self._output.state.shown_as is not None
+        own_terminal = self.output is not None and self.output.state.shown_as is not None
         if not written or own_terminal:
             return {} if result.output == result.error else {"output": result.output}
         code = result.exit_code

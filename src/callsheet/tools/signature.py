@@ -178,7 +178,7 @@ def _field(
         raise BadTool(
             f"tool {tool!r}: the argument {name!r} needs a type hint, such as {name}: str"
         )
-    hint = hints[name]
+    hint = _as_written(hints[name])
     text = _text_in(hint) or doc.arguments.get(name)
     if text:
         hint = Annotated[hint, Meta(description=text)]
@@ -186,6 +186,19 @@ def _field(
     if default is NODEFAULT or isinstance(default, _PLAIN):
         return name, hint, msgspec.field(default=default)
     return name, hint, msgspec.field(default_factory=lambda: deepcopy(default))
+
+
+def _as_written(hint: Any) -> Any:
+    """Return the hint by which an argument is converted: a path stays the text that it was written as.
+
+    The executor resolves it. `Path` would leave out dots, which matter behind a link.
+    """
+    if hint == Path:
+        return str
+    if get_origin(hint) is Annotated:
+        meant, *notes = get_args(hint)
+        return Annotated[_as_written(meant), *notes]
+    return str | None if hint == Path | None else hint
 
 
 def _add_default(schema: JsonObject, default: Any) -> None:
@@ -246,15 +259,13 @@ class _SchemaHook:
 
 
 def _converter(struct: type[msgspec.Struct]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    names = struct.__struct_fields__
-
     def convert(arguments: Mapping[str, Any]) -> dict[str, Any]:
         try:
             made = msgspec.convert(arguments, struct, dec_hook=_decode_hook)
         except msgspec.ValidationError:
             # 3.0 is a whole number in JSON, and for the schema.
             made = msgspec.convert(_whole(arguments), struct, dec_hook=_decode_hook)
-        return {name: getattr(made, name) for name in names}
+        return msgspec.structs.asdict(made)
 
     return convert
 

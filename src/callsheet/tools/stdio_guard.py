@@ -15,9 +15,10 @@ import os
 import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from threading import Lock
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TextIO, cast
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TextIO
 
 if TYPE_CHECKING:
     from callsheet.tools.session import Call
@@ -112,29 +113,36 @@ _lock = Lock()
 _users = 0
 
 
-@contextmanager
-def running(call: Call) -> Generator[None]:
+class RunningCall:
     """Make a call the one that runs here, and protect the pipe from its tool."""
-    global _users  # noqa: PLW0603 - stdout is the process's, and so is this
-    with _lock:
-        _users += 1
-        # Other code (pytest, click) replaces them, too, and puts back what it found. So a stand-in is known
-        # by its type, and never stands for another one. None means that the process has no stdout or stdin.
-        out, into = cast("tuple[object, object]", (sys.stdout, sys.stdin))
-        if out is not None and not isinstance(out, _Out):
-            sys.stdout = cast("TextIO", _Out(out))
-        if into is not None and not isinstance(into, _In):
-            sys.stdin = cast("TextIO", _In(sys.stdin))
-    token = current_call.set(call)
-    try:
-        yield
-    finally:
-        current_call.reset(token)
+
+    __slots__ = ("_call", "_token")
+
+    def __init__(self, call: Call) -> None:
+        self._call: Call = call
+        self._token: Token[Call | None]
+
+    def __enter__(self) -> None:
+        global _users  # noqa: PLW0603 - stdout is the process's, and so is this
+        with _lock:
+            _users += 1
+            # Other code (pytest, click) replaces them, too, and puts back what it found. So a stand-in is
+            # known by its type, and never stands for another one. None means that the process has none.
+            if sys.stdout is not None and type(sys.stdout) is not _Out:
+                sys.stdout = _Out(sys.stdout)
+            if sys.stdin is not None and type(sys.stdin) is not _In:
+                sys.stdin = _In(sys.stdin)
+        self._token = current_call.set(self._call)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        global _users  # noqa: PLW0603
+        current_call.reset(self._token)
         with _lock:
             _users -= 1
             if _users == 0:
-                out, into = cast("tuple[object, object]", (sys.stdout, sys.stdin))
-                if isinstance(out, _Out):
-                    sys.stdout = out.real
-                if isinstance(into, _In):
-                    sys.stdin = into.real
+                if type(sys.stdout) is _Out:
+                    sys.stdout = sys.stdout.real
+                if type(sys.stdin) is _In:
+                    sys.stdin = sys.stdin.real

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from copy import copy
 from hashlib import blake2b
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias, cast
 import msgspec
 
 from callsheet.tools.errors import ExecutionFailed, InvalidArguments, NotPermitted
+from callsheet.tools.fs.dirfd import kernel_path
 
 MAX_PATH = 4096
 MAX_FILES = 10_000
@@ -44,56 +44,49 @@ class Workspace:
 
     def __init__(self, cwd: str, additional: Sequence[str] = ()) -> None:
         self.given_cwd: str = cwd
-        self.cwd: Path = _real(cwd)
         given = [cwd, *(os.path.join(cwd, path) for path in additional)]  # noqa: PTH118 - as text
-        self._given: dict[Path, str] = {_real(path): path for path in reversed(given)}
-        self.roots: tuple[Path, ...] = tuple(dict.fromkeys(map(_real, given)))
-
-    @property
-    def is_linked(self) -> bool:
+        real = {path: Path(_real(path)) for path in given}
+        self.cwd: Path = real[cwd]
+        self.roots: tuple[Path, ...] = tuple(dict.fromkeys(real.values()))
+        self._given: dict[Path, str] = {real[path]: path for path in reversed(given)}
+        self.is_linked: bool = any(str(real) != path for real, path in self._given.items())
         """Whether the client named a directory by a link to it, or on the way to it."""
-        return any(str(real) != given for real, given in self._given.items())
+        # As text: comparing paths is the slower part of looking where a path leads.
+        self._inside: tuple[str, ...] = tuple(f"{str(root).rstrip('/')}/" for root in self.roots)
 
     def holds(self, path: Path) -> bool:
         """Return whether a resolved path is inside the workspace."""
-        return any(path == root or root in path.parents for root in self.roots)
+        return f"{path}/".startswith(self._inside)
 
     def encloses(self, path: Path) -> bool:
         """Return whether a path is one of the directories, or above one, so that tools must not remove it."""
         return any(root == path or path in root.parents for root in self.roots)
 
     def find(self, text: str | os.PathLike[str], *, entry: bool = False) -> Path:
-        """Return the resolved path, also if it is outside the workspace (see `resolve`)."""
-        given = os.fspath(text)
-        check_path(given)
-        joined = os.path.join(self.cwd, given)  # noqa: PTH118 - pathlib would take out the dots
-        try:
-            if not entry:
-                return _real(joined)
-            head, last = os.path.split(joined.rstrip("/"))
-            if last in ("", ".", ".."):
-                raise InvalidArguments(
-                    f"path: {given!r} has no name at its end that could be meant"
-                )
-            return _real(head) / last
-        except OSError as exc:
-            raise InvalidArguments(f"path: {_short(given)}: {exc.strerror}") from None
-
-    def resolve(self, text: str | os.PathLike[str], *, entry: bool = False) -> Path:
-        """Return the resolved path of a text.
+        """Return the resolved path of a text, also if it is outside of the workspace.
 
         Args:
             text: The path, absolute or from the session's directory.
             entry: Whether the entry itself is meant, if its last part is a link.
 
         Raises:
-            NotPermitted: It is outside of the workspace.
             InvalidArguments: It can't be a path.
         """
-        path = self.find(text, entry=entry)
-        if not self.holds(path):
-            raise outside(text, path, self)
-        return path
+        given = os.fspath(text)
+        check_path(given)
+        # Not by pathlib, which would take out the dots.
+        joined = given if given.startswith("/") else f"{self._inside[0]}{given}"
+        try:
+            if not entry:
+                return Path(_real(joined))
+            head, last = os.path.split(joined.rstrip("/"))
+            if last in ("", ".", ".."):
+                raise InvalidArguments(
+                    f"path: {given!r} has no name at its end that could be meant"
+                )
+            return Path(_real(head)) / last
+        except OSError as exc:
+            raise InvalidArguments(f"path: {_short(given)}: {exc.strerror}") from None
 
     def as_given(self, path: Path) -> str:
         """Return a path with its root as the client named it, which may have got there through a link."""
@@ -203,26 +196,27 @@ def _stamp(found: os.stat_result) -> tuple[int, ...]:
     return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
 
 
-def _real(path: str) -> Path:
+def _real(path: str) -> str:
     """Return a path with all links resolved. The kernel does it at one stroke, if it can be asked.
 
     `O_PATH` opens nothing: what is there is neither read nor woken.
     """
-    if _O_PATH:
-        with suppress(OSError):
-            fd = os.open(path, _O_PATH)
-            try:
-                found = os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115 - as text
-            finally:
-                os.close(fd)
-            # What is no file, such as a pipe, has no path, and what was just deleted has an odd one.
-            if found.startswith("/") and not found.endswith(" (deleted)"):
-                return Path(found)
-    return Path(os.path.realpath(path))
+    try:
+        fd = os.open(path, _O_PATH) if _O_PATH else -1
+    except OSError:
+        fd = -1
+    if fd >= 0:
+        found = kernel_path(fd)
+        os.close(fd)
+        if found is not None:
+            return found
+    return os.path.realpath(path)
 
 
 def check_path(text: str) -> None:
     """Raise `InvalidArguments` if a text can't be a path."""
+    if 0 < len(text) <= _MAX_NAME and text.isascii() and "\0" not in text:
+        return
     if "\0" in text:
         raise InvalidArguments("path: a NUL character can't be part of a path")
     if not text:

@@ -78,10 +78,7 @@ async def test_saved_text_reads_as_without_a_client(tmp_path: Path) -> None:
     assert {k: v for k, v in result.metadata.items() if k not in own} == {
         k: v for k, v in alone.metadata.items() if k not in own
     }
-    assert (call["kind"], call["locations"]) == (
-        "read",
-        [{"path": str(tmp_path / "a.txt"), "line": 1}],
-    )
+    assert (call["kind"], call["locations"]) == ("read", [{"path": str(tmp_path / "a.txt")}])
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ async def test_a_secret_that_is_sent_in_pieces_is_not_shown(tmp_path: Path) -> N
     async with play(handler=doing(turn)) as client:
         session = await client.new_session(tmp_path)
         assert await client.prompt(session, "go") == "end_turn"
-        text = client.said()
+        text = client.text()
     assert SECRET[:12] not in text
     assert text.startswith("my token is [redacted:")
     assert text.endswith(" – über alles")
@@ -147,7 +147,7 @@ async def test_a_call_that_a_handler_runs_is_stopped_alone(tmp_path: Path) -> No
             "cancelled",
             None,
         )
-        assert client.said() == "went on"
+        assert client.text() == "went on"
         with pytest.raises(Refused, match="-32602"):
             await client.request("tool_call/cancel", {"sessionId": session, "toolCallId": key})
     assert len(seen) == 1

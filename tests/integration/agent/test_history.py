@@ -449,7 +449,7 @@ async def test_a_history_that_is_locked_holds_nothing_up_and_is_caught_up(
             await asyncio.sleep(0.1)
     said = capfd.readouterr().err
     assert len(kept) == 4
-    assert said.count("is locked by another process") == 1, "it is said once"
+    assert said.count("database is locked") == 1, "it is said once"
     assert said.count("is written again") == 1
 
 

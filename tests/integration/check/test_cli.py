@@ -81,11 +81,10 @@ def test_findings_name_the_call_the_line_the_field_the_rule_and_the_fix(
     assert lines[0] == "bad.jsonl  example 1, ACP 1, 10 calls"
     assert lines[1] == "  Reading 0.py  c0"
     assert re.match(r"    line 16 error lifecycle/announced-twice update.toolCallId: \S", lines[2])
-    assert lines[3] == "        … and 4 more in this call"
-    assert lines[4].startswith("        fix: Send `tool_call` once")
-    assert lines[5] == "  Reading 1.py  c1"
+    assert lines[3].startswith("        fix: Send `tool_call` once")
+    assert lines[4] == "  Reading 1.py  c1"
     assert sum("fix: " in line for line in lines) == 1
-    assert "  … and 7 more of lifecycle/announced-twice in other calls" in lines
+    assert "  … and 11 more of lifecycle/announced-twice" in lines
     assert lines[-1] == "1 recording, 10 calls: 14 errors."
     assert any(re.match(r"example 1 +10 +100 % +–", line) for line in lines)
     assert "\x1b" not in done.stdout
@@ -128,7 +127,7 @@ def test_what_can_not_be_read_is_reported_and_the_rest_is_checked(
         (("x", "--explain", "anounced-twice"), "did you mean lifecycle/announced-twice"),
         (("x", "--client", "emacs"), "emacs"),
         (("x", "--update-baseline"), "--baseline FILE"),
-        (("x", "--summary", "--format", "json"), "leave out --format json"),
+        (("x", "--card", "text", "--format", "json"), "leave out --format json"),
         (("x", "--baseline", "/nowhere/b.json"), "--update-baseline makes it"),
         (("x", *TWICE, "--ignore", "lifecycle"), "no rule is left"),
     ],
@@ -186,7 +185,7 @@ def test_the_card_can_go_into_a_readme(check: Check, bad: Path) -> None:
     assert head.startswith("| agent, tool | calls | ended |")
     assert re.fullmatch(r"\|[-:|]+\|", rule)
     assert first.startswith("| **example 1** | 10 | 100 % |")
-    assert check(bad, *TWICE, "--summary").stdout.count("announced-twice") == 0
+    assert check(bad, *TWICE, "--card").stdout.count("announced-twice") == 0
 
 
 @pytest.mark.parametrize("form", ["text", "json", "sarif", "junit"])

@@ -280,7 +280,7 @@ BAD: list[tuple[list[str], str]] = [
     (["--tools", "empty.py"], "--tools: empty.py has no tools"),
     (["--tools", "twice.py"], "--tools: there are two tools named 'a'"),
     (["--script", "none.json"], "--script: none.json: No such file"),
-    (["--script", "bad.json"], "--script: bad.json: step 1: Expected `str"),
+    (["--script", "bad.json"], "--script: bad.json: Expected `str"),
     (["--script", "bad.json", "--handler", "handler.py:MyHandler"], "--script: not with --handler"),
     (["--handler", "handler.py"], "--handler: handler.py: expected MODULE:NAME or FILE.py:NAME"),
     (["--handler", "handler.py:Nobody"], "--handler: handler.py has no Nobody"),

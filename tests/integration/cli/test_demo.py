@@ -187,4 +187,4 @@ def test_an_agent_that_does_not_start_is_reported_in_one_line(tmp_path: Path) ->
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 1
-    assert done.stderr == "callsheet: the agent has ended with 1; it said: no msgspec\n"
+    assert done.stderr == "callsheet: the agent has ended with 1; its stderr: no msgspec\n"

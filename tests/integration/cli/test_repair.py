@@ -204,5 +204,5 @@ def test_a_recording_without_calls_is_reported_to_have_none(repair: Repair, tmp_
 
 
 def test_a_directory_is_no_recording(repair: Repair, tmp_path: Path) -> None:
-    message = f"callsheet repair: {tmp_path}: Is a directory; name one recording\n"
+    message = f"callsheet repair: {tmp_path}: Is a directory\n"
     assert repair(tmp_path) == (2, "", message)

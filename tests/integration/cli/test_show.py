@@ -21,11 +21,7 @@ from tests.support import schemas
 from tests.support.shells import CALLSHEET, Terminal, without_escapes
 from tests.support.stores import ONE, TWO, Cli, Done, cli_in_process, fill, fill_with_spill
 
-PEERS = {
-    "text": Peer(),
-    "meta": Peer(terminals="meta"),
-    "v2": Peer(version=2),
-}
+PEERS = {"text": Peer(), "v2": Peer(version=2)}
 LIVE = {name: Recorder(peer) for name, peer in PEERS.items()}
 
 
@@ -62,22 +58,23 @@ def test_a_call_is_shown_with_all_that_is_known_of_it(cli: Cli) -> None:
     lines = done.out.splitlines()
     assert lines[:2] == ["Running `echo needle in the hay; exit 3`", "needle in the hay"]
     assert lines[2].startswith("failed: exit code 3 · ")
-    assert f"id: {key}" in lines
-    assert f"session: {ONE}  Fix the parser" in lines
-    assert "tool: bash, execute" in lines
-    assert "status: failed, exit_code" in lines
-    assert '    "command": "echo needle in the hay; exit 3"' in lines
-    for name in ("directory", "when", "took", "used", "input", "output"):
-        assert any(line.startswith(f"{name}: ") for line in lines), name
+    facts = [" ".join(line.split()) for line in lines[4:]]
+    assert f"id {key}" in facts
+    assert f"session {ONE} Fix the parser" in facts
+    assert "tool bash, execute" in facts
+    assert "status failed, exit_code" in facts
+    assert '"command": "echo needle in the hay; exit 3"' in facts
+    for name in ("directory", "when", "took", "notes", "input", "output"):
+        assert any(line.startswith(f"{name}  ") for line in lines), name
     assert "\x1b" not in done.out
 
 
 def test_a_call_is_found_by_its_beginning_its_end_and_as_the_last(cli: Cli) -> None:
     newest = ids(cli)[0]
-    parts = (newest, newest[-8:], newest[:-2], newest[-8:].lower(), newest.lower(), "last")
+    parts = (newest, newest[-8:], newest[:-2], "last")
     outs = {cli("show", text).out for text in parts}
     assert len(outs) == 1
-    assert "alias: toolu_1" in outs.pop()
+    assert '"alias": "toolu_1"' in outs.pop()
     assert cli("show", "last", "--session", ONE).out.startswith("Writing to b.txt\n")
 
 
@@ -98,22 +95,19 @@ def test_json_is_the_tool_call_that_a_client_was_reported(cli: Cli) -> None:
 BESIDE = ("sessionId", "at", "cwd", "terminals")
 
 
-def test_a_call_that_is_not_there_is_named_with_one_that_is_near(cli: Cli) -> None:
-    newest = ids(cli)[0]
-    near = cli("show", newest[:-1] + ("0" if newest[-1] != "0" else "1"))
-    assert (near.code, near.out) == (1, "")
-    assert f"near to it: {newest}" in near.err
-    far = cli("show", "zzz")
-    assert far.code == 1
-    assert "`callsheet history` lists the calls" in far.err
-    assert cli("show", "").code == 1
+@pytest.mark.parametrize("text", ["zzz", ""])
+def test_a_call_that_is_not_there_is_named_with_the_way_to_find_one(cli: Cli, text: str) -> None:
+    done = cli("show", text)
+    assert (done.code, done.out) == (1, "")
+    assert f"there is no call '{text}'" in done.err
+    assert "`callsheet history` lists the calls" in done.err
 
 
 def test_a_part_that_several_calls_have_lists_them(cli: Cli) -> None:
     done = cli("show", "call_")
     assert (done.code, done.out) == (1, "")
     lines = done.err.splitlines()
-    assert "may be any of these; give more of its id" in lines[0]
+    assert "may be any of these; type more of its id" in lines[0]
     assert [line.split()[0] for line in lines[1:]] == ids(cli)
 
 
@@ -128,7 +122,7 @@ def test_the_same_id_in_two_sessions_asks_for_the_session(own: Cli, tmp_path: Pa
     asyncio.run(twice())
     done = own("show", "same")
     assert done.code == 1
-    assert "say which with --session" in done.err
+    assert "choose by --session" in done.err
     assert f"in {TWO}" in own("show", "same", "--session", TWO).out
 
 
@@ -136,9 +130,9 @@ def test_it_shows_where_the_whole_is_and_whether_it_is_still_there(
     own: Cli, tmp_path: Path
 ) -> None:
     spill = asyncio.run(fill_with_spill(f"sqlite:///{tmp_path}/h.sqlite", tmp_path))
-    assert f"whole in: {spill}, 20 kB" in own("show", "last").out
+    assert f"whole in   {spill}\n" in own("show", "last").out
     spill.unlink()
-    assert f"whole in: {spill}, is not there any more" in own("show", "last").out
+    assert f"whole in   {spill}, which is not there any more" in own("show", "last").out
 
 
 def test_on_a_terminal_a_call_is_a_card_and_a_long_one_is_cut_unless_asked(
@@ -165,8 +159,7 @@ def test_on_a_terminal_a_call_is_a_card_and_a_long_one_is_cut_unless_asked(
 @pytest.mark.parametrize("name", PEERS)
 def test_replay_shows_a_client_just_what_it_saw_live(cli: Cli, name: str) -> None:
     peer = PEERS[name]
-    options = ["--protocol", str(peer.version), "--terminals", peer.terminals]
-    done = cli("replay", ONE, *options)
+    done = cli("replay", ONE, "--protocol", str(peer.version))
     assert (done.code, done.err) == (0, "")
     lines = [line.encode() + b"\n" for line in done.out.splitlines()]
     for line in lines:
@@ -187,16 +180,14 @@ def calls(ledger: Ledger) -> dict[str, object]:
 def test_replay_finds_a_session_by_a_part_or_as_the_last(cli: Cli) -> None:
     whole = cli("replay", TWO).out
     assert whole
-    assert {cli("replay", text).out for text in ("last", "BBBBBB", TWO[:14], TWO.lower())} == {
-        whole
-    }
+    assert {cli("replay", text).out for text in ("last", "BBBBBB", TWO[:14])} == {whole}
     many = cli("replay", "sess_")
     assert (many.code, many.out) == (1, "")
     assert ONE in many.err
     assert TWO in many.err
     none = cli("replay", "nope")
     assert (none.code, none.out) == (1, "")
-    assert f"the newest are:\n  {TWO}  Another one  1 call" in none.err
+    assert "there is no session 'nope'" in none.err
 
 
 def test_replay_shows_people_what_was_reported_and_done(cli: Cli) -> None:

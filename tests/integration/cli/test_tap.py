@@ -44,7 +44,7 @@ class Started:
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Started:
     made = Started()
-    monkeypatch.setattr("callsheet.tap.live.start", made.start)
+    monkeypatch.setattr("callsheet.tap.stdio.Between", made.start)
     monkeypatch.setattr("callsheet.cli.tap.tap", made.tap)
     monkeypatch.setenv("CALLSHEET_HISTORY", "off")
     return made
@@ -124,7 +124,7 @@ def test_an_agent_that_was_started_is_ended_if_an_option_is_wrong(
 def test_nothing_is_started_that_may_not_be_the_agent(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("callsheet.tap.live.start", pytest.fail)
+    monkeypatch.setattr("callsheet.tap.stdio.Between", pytest.fail)
     assert early(["tap", *arguments]) == (None, None)
 
 

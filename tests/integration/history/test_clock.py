@@ -44,10 +44,7 @@ class Use:
         self.store.write(batch([item], self.store.codec))
 
     async def tidy(self, keep: Retention = KEEP) -> int:
-        removed = 0
-        while (pruned := self.store.prune(keep)).calls:
-            removed += pruned.calls
-        return removed
+        return sum(step.calls for step in self.store.prune(keep))
 
     async def days(self, count: int, keep: Retention = KEEP) -> int:
         """Make a call each day. Return how many were removed."""

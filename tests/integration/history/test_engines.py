@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from callsheet.history import History, NotKept, Query, Retention, Store, StoreTooNew, store_at
 from callsheet.history.rows import StoredCall
+from tests.support import stores
 from tests.support.engines import (
     NOON,
     batch,
@@ -232,24 +233,13 @@ async def test_the_oldest_go_first_with_what_was_said_before_them(store: Store) 
 
 
 def pruned(store: Store, keep: Retention) -> tuple[int, int]:
-    """Prune until nothing is left to be removed. Gives how many calls and messages were."""
-    calls = messages = 0
-    while (done := store.prune(keep, now=NOON + 1000, most=2)).calls or done.messages:
-        calls += done.calls
-        messages += done.messages
-    return calls, messages
+    """Prune. Return how many calls and messages were removed."""
+    done = stores.pruned(store, keep, now=NOON + 1000, most=2)
+    return done.calls, done.messages
 
 
 def place(one: Any) -> int:
     return one.head.position if isinstance(one, StoredCall) else one.position
-
-
-async def test_each_session_has_its_own_bounds(store: Store) -> None:
-    store.write(batch([call(n, session=f"s{n % 2}") for n in range(10)] + [call(50, session="s2")]))
-    assert pruned(store, Retention(session_max_calls=2)) == (6, 0)
-    assert sorted(ids(store)) == [
-        "call_s0_6", "call_s0_8", "call_s1_7", "call_s1_9", "call_s2_50",
-    ]  # fmt: skip
 
 
 async def test_a_text_that_others_show_stays_and_goes_with_the_last(store: Store) -> None:
@@ -277,13 +267,13 @@ async def test_what_was_shown_only_for_a_while_does_not_stay(store: Store) -> No
 async def test_the_spill_files_of_what_is_removed_are_named(store: Store) -> None:
     notes = {"truncated": {"spill": "/spills/a", "others": [{"spill": "/spills/b"}]}}
     store.write(batch([call(1, notes=notes), call(2)]))
-    done = store.prune(Retention(max_calls=1), now=NOON)
+    done = stores.pruned(store, Retention(max_calls=1), now=NOON)
     assert list(done.spills) == ["/spills/a", "/spills/b"]
 
 
 async def test_what_nobody_did_anything_in_goes_with_age(store: Store) -> None:
     store.write(batch([message(1, LARGE), message(2, "b", session="s2"), call(3, session="s3")]))
-    done = store.prune(Retention(max_age=998.5), now=NOON + 1000)
+    done = stores.pruned(store, Retention(max_age=998.5), now=NOON + 1000)
     assert (done.calls, done.messages, done.sessions) == (0, 1, 1)
     stats = store.stats(Query())
     assert (stats.sessions, stats.messages) == (2, 1)
@@ -297,9 +287,7 @@ async def test_space_is_given_back(store: Store) -> None:
         store.write(batch(given))
     full = (store.stats(Query())).file_bytes
     assert full > 6_000_000
-    keep = Retention(max_calls=3)
-    while (store.prune(keep, now=NOON)).calls:
-        pass
+    stores.pruned(store, Retention(max_calls=3), now=NOON)
     store.vacuum()
     assert (store.stats(Query())).file_bytes < full - 5_000_000
     assert len(store.calls(Query())) == 3
@@ -328,15 +316,6 @@ async def test_what_goes_for_a_limit_of_bytes_is_reported_beforehand(store: Stor
     gone = 100 - store.count(Query())
     assert 40 <= gone <= 70
     assert abs(told - gone) <= 10
-
-
-async def test_a_session_s_large_texts_count_as_its_bytes(store: Store) -> None:
-    noise = random.Random(4)
-    store.write(batch([call(n, noise.randbytes(50_000).hex()) for n in range(20)]))
-    store.write(batch([call(n, session="s2") for n in range(20)]))
-    pruned(store, Retention(session_max_bytes=500_000))
-    assert 5 <= store.count(Query(session_id="s1")) <= 10
-    assert store.count(Query(session_id="s2")) == 20
 
 
 async def test_figures_of_some_calls_are_of_their_sessions_and_their_texts(store: Store) -> None:
@@ -392,7 +371,7 @@ async def test_both_engines_give_the_same_of_the_same(
     postgres: Server, database: str, tmp_path: Path
 ) -> None:
     dice = random.Random(7)
-    stores = [store_at(f"sqlite:///{tmp_path / 'h'}"), store_at(postgres.url(database))]
+    both = [store_at(f"sqlite:///{tmp_path / 'h'}"), store_at(postgres.url(database))]
     items: list[Any] = [call(number, text, session="t") for number, text in TEXTS.items()]
     for number in range(100):
         status = dice.choice(["completed", "failed", "cancelled", "in_progress"])
@@ -410,12 +389,11 @@ async def test_both_engines_give_the_same_of_the_same(
     items += [message(number + 500, "said", session=f"s{number % 4}") for number in range(20)]
     given = batch(items)
     told: list[list[Any]] = []
-    for kept in stores:
+    for kept in both:
         kept.open()
         kept.write(given)
         told.append([answers(kept)])
-        told[-1].append(kept.prune(Retention(max_calls=80), now=NOON))
-        told[-1].append(kept.prune(Retention(session_max_calls=12), now=NOON))
+        told[-1].append(stores.pruned(kept, Retention(max_calls=80), now=NOON))
         told[-1].append(answers(kept))
         told[-1].append(kept.forget("s1"))
         told[-1].append(answers(kept))

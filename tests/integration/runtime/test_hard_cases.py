@@ -367,7 +367,7 @@ async def test_flush_waits_for_output_behind_a_long_line_of_changes() -> None:
                 call.succeed("z" * 4000)
         async with session.call("bash", {"command": "x"}) as call:
             call.start()
-            call.write(b"marker")
+            call.write(b"marker\n")
             await session.flush()
             assert any(u["sessionUpdate"] == "terminal_output_chunk" for u in updates_in(lines))
             call.succeed()

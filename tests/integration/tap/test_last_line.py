@@ -43,8 +43,7 @@ class Slow:
     def from_agent(self, data): time.sleep(0.7); self.to_client.append(data)
     def tick(self): pass
 
-between = Between()
-between.start([sys.executable, "-c", "print('last words')"])
+between = Between([sys.executable, "-c", "print('last words')"])
 sys.exit(between.serve(Slow()))
 """
 

@@ -11,10 +11,9 @@ from callsheet.check.rules import RULES
 from callsheet.describe import Describer
 from callsheet.observe.events import CallClosed, PermissionAsked, UpdateApplied
 from callsheet.observe.lines import parse_line
-from callsheet.observe.model import ObservedCall, ObservedConnection
+from callsheet.observe.model import ObservedCall
 from callsheet.observe.tracker import Tracker
-from callsheet.tap.profiles import profile_of
-from callsheet.tap.repair import CallDraft, Known, repaired
+from callsheet.tap.repair import CallDraft, repaired
 from tests.support import RECORDINGS as ALL_RECORDINGS
 
 RECORDINGS = sorted(ALL_RECORDINGS.rglob("*.jsonl"))
@@ -30,27 +29,19 @@ CHECKS = [rule.check for rule in RULES if rule.id in OURS]
 
 def told(path: Path) -> list[tuple[CallClosed, CallDraft]]:
     """Return all calls of a recording as they end, and as they are put right."""
-    watch, asked, drafts = Tracker(), dict[int, dict[str, Any]](), dict[int, CallDraft]()
+    watch, drafts = Tracker(), dict[int, CallDraft]()
     ends: list[tuple[CallClosed, CallDraft]] = []
     describer = Describer("/code")
 
-    def put_right(call: ObservedCall, connection: ObservedConnection) -> None:
-        known = Known(
-            call=call,
-            profile=profile_of(connection.agent),
-            describer=describer,
-            asked=asked.get(id(call), {}),
-        )
-        drafts[id(call)] = repaired(known)
-
     def see(moments: Any) -> None:
         for moment in moments:
+            call: ObservedCall | None = None
             if isinstance(moment, UpdateApplied):
-                put_right(moment.call, moment.connection)
-            elif isinstance(moment, PermissionAsked) and moment.question.call is not None:
+                call = moment.call
+            elif isinstance(moment, PermissionAsked):
                 call = moment.question.call
-                asked.setdefault(id(call), {}).update(moment.question.tool_call)
-                put_right(call, moment.connection)
+            if call is not None:
+                drafts[id(call)] = repaired(CallDraft(call=call, describer=describer))
             elif isinstance(moment, CallClosed) and id(moment.call) in drafts:
                 ends.append((moment, drafts[id(moment.call)]))
 

@@ -47,7 +47,7 @@ async def test_a_turn_with_permission_and_its_calls(
         assert (done.status.value, denied.reason) == ("completed", "denied")
         assert client.fold("another session") is not None
         assert list(client.fold("another session")) == []
-        assert "echo ho" in client.said(session)
+        assert "echo ho" in client.text(session)
     assert client.exit_code == 0
     assert client.errors == ""
     assert len(assert_every_call_ended(client.lines)) == 2
@@ -98,7 +98,7 @@ async def test_a_program_that_is_missing_is_named() -> None:
 async def test_the_error_of_an_agent_that_ended_quotes_its_stderr() -> None:
     code = "read(); sys.exit('no memory')"
     async with AgentClient(agent(code)) as client:
-        with pytest.raises(AgentGone, match="ended with 1; it said: no memory"):
+        with pytest.raises(AgentGone, match="ended with 1; its stderr: no memory"):
             await client.new_session("/")
         with pytest.raises(AgentGone):
             await client.new_session("/")
@@ -107,7 +107,7 @@ async def test_the_error_of_an_agent_that_ended_quotes_its_stderr() -> None:
 
 async def test_an_agent_that_does_not_answer_is_waited_for_only_so_long() -> None:
     async with AgentClient(agent("read(); read()")) as client:
-        client._timeout = 0.2  # after its start, which takes its time
+        client.timeout = 0.2  # after its start, which takes its time
         with pytest.raises(TimeoutError, match=r"session/new: nothing for 0\.2 s"):
             await client.new_session("/")
 

@@ -22,7 +22,7 @@ from tests.support.stores import cli_in_process, report
 
 PAGE = 4096
 SQL = (
-    "DROP TABLE calls", "DROP TABLE writers",
+    "DROP TABLE calls",
     "DROP TABLE unindexed", "DROP TABLE messages", "DROP TABLE sessions", "DROP TABLE calls_text",
     "DROP TRIGGER calls_added",
     "ALTER TABLE calls RENAME COLUMN title TO words", "ALTER TABLE messages RENAME COLUMN payload TO load",
@@ -31,7 +31,7 @@ SQL = (
     "UPDATE calls SET title = x'00', name = x'ff'", "UPDATE calls SET size = 'a', duration_ms = 'b'",
     "UPDATE sessions SET info = '{'", "UPDATE sessions SET title = x'ff00ff'",
     "UPDATE sessions SET updated_at = 'x'",
-    "UPDATE writers SET seen_at = 'x'", "UPDATE messages SET position = 'x', kind = 'none'",
+    "UPDATE calls SET writer = 7", "UPDATE messages SET position = 'x', kind = 'none'",
     "PRAGMA user_version = 0", "PRAGMA application_id = 0", "PRAGMA user_version = 88888888",
 )  # fmt: skip
 READING = (

@@ -52,7 +52,9 @@ class Locked(Outage):
     def begin(self, dice: random.Random) -> None:
         """Take the lock, if the file is there."""
         if self._file.exists():
-            self._db = sqlite3.connect(self._file, isolation_level=None, timeout=20)
+            self._db = sqlite3.connect(
+                self._file, isolation_level=None, timeout=20, check_same_thread=False
+            )
             self._db.execute(dice.choice(["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"]))
 
     def end(self) -> None:

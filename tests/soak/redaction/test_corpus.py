@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import re
 import sysconfig
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -147,14 +146,9 @@ class PlainGate:
     def finds(self, data: bytes) -> bool:
         return any(search(data) for search in self._search)
 
-    def each(self, data: bytes) -> Iterator[int]:
-        found: set[int] = set()
-        for search in self._search:
-            match = search(data)
-            while match is not None:
-                found.add(match.start())
-                match = search(data, match.start() + 1)
-        return iter(sorted(found))
+    def next(self, data: bytes, place: int) -> int:
+        found = [match.start() for search in self._search if (match := search(data, place))]
+        return min(found, default=-1)
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -412,3 +412,8 @@ async def test_a_secret_that_was_typed_is_not_repeated(
     shown = stage.session.guard.clean(" ".join([*stage.plan_lines, stage.words]))
     assert start in shown
     assert "abcdef" not in shown
+
+
+def test_a_mention_that_is_no_address_is_taken_as_it_is() -> None:
+    block = {"type": "resource_link", "uri": "file://[x", "name": "x"}
+    assert typed_text([block], "/") == "'file://[x'"

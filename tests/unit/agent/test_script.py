@@ -92,41 +92,36 @@ async def test_an_unknown_tool_is_a_failed_call(tmp_path: Path) -> None:
         assert stage.session.reports[0].status is ToolCallStatus.FAILED
 
 
-WANTED = 'expected a list of steps, or {"turns": [[…], …]}'
 VERBS = "expected one of run, say, think, plan, parallel, wait, usage, stop"
 
 
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        (5, WANTED),
-        ({}, WANTED),
-        ({"turns": [], "more": 1}, WANTED),
-        ({"turns": [5]}, "turn 1, expected a list of steps, got 5"),
-        ({"turns": [[], [{"say": 1}]]}, "turn 2, step 1: Expected `str | null`, got `int` - at `$.say`"),
-        (["x"], "step 1: expected an object such as {\"say\": \"…\"}, got 'x'"),
-        ([{}], f"step 1: {VERBS}, got nothing"),
-        ([{"shout": "x"}], f"step 1: {VERBS}, got shout"),
-        ([{"say": "a", "think": "b"}], f"step 1: {VERBS}, got say, think"),
-        ([{"say": "a", "loud": 1}], "step 1: Object contains unknown field `loud`"),
-        ([{"run": "a", "say": "b"}], "step 1: Object contains unknown field `say`"),
-        ([{"run": ""}], "step 1: Expected `str` of length >= 1 - at `$.run`"),
-        ([{"run": 5}], "step 1: Expected `str`, got `int` - at `$.run`"),
-        ([{"run": "a", "args": {}}], "step 1: Object contains unknown field `args`"),
-        ([{"run": "a", "arguments": []}], "step 1: Expected `object`, got `array` - at `$.arguments`"),
-        ([{"say": "a"}, {"wait": -1}], "step 2: Expected `float` >= 0.0 - at `$.wait`"),
-        ([{"wait": True}], "step 1: Expected `float | null`, got `bool` - at `$.wait`"),
-        ([{"plan": "x"}], "step 1: Expected `array | null`, got `str` - at `$.plan`"),
-        ([{"plan": [5]}], "step 1: Expected `str | object`, got `int` - at `$.plan[0]`"),
-        ([{"plan": [{}]}], "step 1: Object missing required field `content` - at `$.plan[0]`"),
-        ([{"plan": ["a", {"content": "b", "status": "done"}]}], "step 1: Invalid enum value 'done' - at `$.plan[1].status`"),
-        ([{"parallel": []}], "step 1: Expected `array` of length >= 1 - at `$.parallel`"),
-        ([{"parallel": [{"run": "a"}, {"say": "b"}]}], "step 1: Object contains unknown field `say` - at `$.parallel[1]`"),
-        ([{"usage": {"used": 1}}], "step 1: Object missing required field `size` - at `$.usage`"),
-        ([{"stop": "bored"}], "step 1: Invalid enum value 'bored' - at `$.stop`"),
+        (5, "Expected `object | array`, got `int`"),
+        ({}, "Object missing required field `turns`"),
+        ({"turns": [], "more": 1}, "Object contains unknown field `more`"),
+        ({"turns": [5]}, "Expected `array`, got `int` - at `$.turns[0]`"),
+        ({"turns": [[], [{"say": 1}]]}, "Expected `str | null`, got `int` - at `$.turns[1][0].say`"),
+        (["x"], "Expected `object`, got `str` - at `$[0]`"),
+        ([{}], f"{VERBS}, got nothing - at `$[0]`"),
+        ([{"shout": "x"}], "Object contains unknown field `shout` - at `$[0]`"),
+        ([{"say": "a", "think": "b"}], f"{VERBS}, got say, think - at `$[0]`"),
+        ([{"say": "a", "alias": "b"}], f"{VERBS}, got say, alias - at `$[0]`"),
+        ([{"run": "a", "say": "b"}], f"{VERBS}, got run, say - at `$[0]`"),
+        ([{"run": ""}], "Expected `str` of length >= 1 - at `$[0].run`"),
+        ([{"run": "a", "args": {}}], "Object contains unknown field `args` - at `$[0]`"),
+        ([{"run": "a", "arguments": []}], "Expected `object | null`, got `array` - at `$[0].arguments`"),
+        ([{"say": "a"}, {"wait": -1}], "Expected `float` >= 0.0 - at `$[1].wait`"),
+        ([{"plan": [{}]}], "Object missing required field `content` - at `$[0].plan[0]`"),
+        ([{"plan": ["a", {"content": "b", "status": "done"}]}], "Invalid enum value 'done' - at `$[0].plan[1].status`"),
+        ([{"parallel": []}], "Expected `array` of length >= 1 - at `$[0].parallel`"),
+        ([{"parallel": [{"run": "a"}, {"say": "b"}]}], "parallel: expected steps that run a tool - at `$[0]`"),
+        ([{"usage": {"used": 1}}], "Object missing required field `size` - at `$[0].usage`"),
+        ([{"stop": "bored"}], "Invalid enum value 'bored' - at `$[0].stop`"),
     ],
 )  # fmt: skip
-def test_a_wrong_script_names_the_step(script: Any, message: str) -> None:
+def test_a_wrong_script_names_the_place(script: Any, message: str) -> None:
     with pytest.raises(BadScript) as raised:
         script_of(script)
     assert str(raised.value) == message
@@ -140,7 +135,7 @@ def test_a_file_that_is_no_script_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadScript, match=r"script\.json: not JSON: "):
         read_script(str(file))
     file.write_text(json.dumps([{"say": 5}]))
-    with pytest.raises(BadScript, match=r"script\.json: step 1: Expected `str"):
+    with pytest.raises(BadScript, match=r"script\.json: Expected `str.* - at `\$\[0\]\.say`"):
         read_script(str(file))
     file.write_text(json.dumps([{"say": "hello"}]))
     assert read_script(str(file))().commands([]) == ()

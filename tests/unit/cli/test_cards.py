@@ -18,6 +18,7 @@ from callsheet import FileChange, Session, ToolCallContent, ToolCallReport, Tool
 from callsheet.acp import v1, v2
 from callsheet.cli.cards.board import Board, PlainBoard, board_for
 from callsheet.cli.cards.body import (
+    MOST_ROWS,
     BodyLine,
     body_of,
     diff_lines,
@@ -26,17 +27,13 @@ from callsheet.cli.cards.body import (
     output_lines,
     text_lines,
 )
-from callsheet.cli.cards.card import ICONS, MARKS, MOST_ROWS, CardSetting, ended_card, live_card
+from callsheet.cli.cards.card import ICONS, MARKS, ended_card, live_card
 from callsheet.cli.cards.terminal import TerminalBoard
 from callsheet.cli.output import path_text, visible
 from callsheet.report.humanize import bytes_text, duration_text
 from callsheet.report.terminal import TerminalState
 
 CWD = "/code"
-
-
-def setting(width: int = 60) -> CardSetting:
-    return CardSetting(width, CWD, "/home/me")
 
 
 def no_terminal(_: str) -> TerminalState | None:
@@ -58,7 +55,7 @@ def rows_of(card: RenderableType) -> list[str]:
 
 
 def shown(report: ToolCallReport, width: int = 60) -> list[str]:
-    return rows_of(ended_card(report, no_terminal, setting(width)))
+    return rows_of(ended_card(report, no_terminal, width, CWD))
 
 
 def terminal(data: bytes, *, keep: int = 1 << 18) -> TerminalState:
@@ -91,11 +88,11 @@ def test_sizes_are_reported_as_people_do(count: float, text: str) -> None:
 
 
 def test_paths_are_reported_from_where_one_is() -> None:
-    assert path_text("/code/a/b.py", "/code", "/home/me") == "a/b.py"
-    assert path_text("/home/me/x", "/code", "/home/me") == "~/x"
-    assert path_text("/codebook/x", "/code", "/home/me") == "/codebook/x"
+    assert path_text("/code/a/b.py", "/code") == "a/b.py"
+    assert path_text("/codebook/x", "/code") == "/codebook/x"
     assert path_text("/code", "/code") == "."
     assert path_text("/etc/x", "/") == "etc/x"
+    assert path_text("/etc/x", "") == "/etc/x"
 
 
 def test_text_can_do_nothing_to_a_terminal_or_its_reader() -> None:
@@ -203,6 +200,14 @@ def test_a_diff_has_line_numbers_and_three_lines_around_each_change() -> None:
     ]  # fmt: skip
 
 
+def test_a_line_that_replaces_one_far_from_where_it_was_follows_it() -> None:
+    old = "".join(f"line {n}\n" for n in range(1, 31))
+    new = "".join(f"new {n}\n" for n in range(100)) + old.replace("line 20\n", "x\n")
+    rows = diff_of(old, new)
+    assert rows[rows.index(" 20 − line 20") + 1] == "120 + x"
+    assert rows.count("  ⋮") == 1
+
+
 def test_a_diff_of_a_large_file_keeps_its_line_numbers_over_the_wire() -> None:
     old = "".join(f"line {n}\n" for n in range(1, 3001))
     report = call(
@@ -219,6 +224,7 @@ def test_a_diff_of_a_large_file_keeps_its_line_numbers_over_the_wire() -> None:
 def test_new_and_deleted_files_are_reported_as_so() -> None:
     assert diff_of(None, "a\nb\n") == ["a.py  new file  +2 −0", "1 + a", "2 + b"]
     assert diff_of("a\n", None) == ["a.py  deleted  +0 −1", "1 − a"]
+    assert diff_of("a", "b") == ["a.py  +1 −1", "1 − a", "1 + b"]
     assert diff_of(None, "") == ["a.py  new file"]
 
 
@@ -292,7 +298,7 @@ def test_the_last_lines_of_live_output_leave_out_what_was_overwritten() -> None:
 def test_live_output_is_cut_to_the_width_and_the_rows() -> None:
     data = b"".join(b"%d %s\n" % (n, "日本語".encode() * 50) for n in range(100))
     report = call("in_progress", content=[ToolCallContent.terminal("t1")])
-    card = live_card(report, lambda _: terminal(data), setting(39), rows=6, frame=3, elapsed=75.2)
+    card = live_card(report, lambda _: terminal(data), 39, rows=6, frame=3, elapsed=75.2)
     rows = rows_of(card)
     assert len(rows) == 6 + 2
     assert max(map(cell_len, rows)) <= 39
@@ -302,7 +308,7 @@ def test_live_output_is_cut_to_the_width_and_the_rows() -> None:
 
 def test_a_long_title_leaves_room_for_the_time() -> None:
     report = call("in_progress", title="日本語" * 40)
-    rows = rows_of(live_card(report, no_terminal, setting(30), rows=4, frame=0, elapsed=2))
+    rows = rows_of(live_card(report, no_terminal, 30, rows=4, frame=0, elapsed=2))
     assert cell_len(rows[0]) <= 30
     assert rows[0].endswith("…  2.0 s")
 
@@ -310,7 +316,7 @@ def test_a_long_title_leaves_room_for_the_time() -> None:
 def test_progress_is_a_bar_where_the_total_is_known() -> None:
     def row(progress: dict[str, Any]) -> str:
         report = call("in_progress", notes={"progress": progress})
-        return rows_of(live_card(report, no_terminal, setting(60), rows=4, frame=0, elapsed=0))[1]
+        return rows_of(live_card(report, no_terminal, 60, rows=4, frame=0, elapsed=0))[1]
 
     half = row({"done": 5, "total": 10, "message": "x.py"})
     assert half.startswith("│ " + "━" * 10)
@@ -493,14 +499,6 @@ def test_a_terminal_that_can_do_nothing_gets_plain_lines(
     assert isinstance(board_for(Tty(), CWD), PlainBoard)
 
 
-def test_places_are_links_where_the_terminal_has_colours(on_terminal: Any) -> None:
-    board, stream, _ = on_terminal()
-    board.take(update(v2.encode(call(locations=["/code/a b.py"]))[0]))
-    assert re.search(
-        r"\x1b\]8;[^;]*;file:///code/a%20b\.py\x1b\\(\x1b\[[0-9;]*m)?a b\.py", stream.getvalue()
-    )
-
-
 def test_every_mark_and_icon_takes_one_cell() -> None:
     assert all(cell_len(sign) == 1 for sign in [*ICONS.values(), *MARKS.values()])
 
@@ -602,8 +600,3 @@ def test_a_terminal_that_was_replaced_is_written_anew() -> None:
     assert lines_of(board, stream)[-1] == "old"
     board.take(update({**open_one, "output": {"data": encoded}}))
     assert lines_of(board, stream)[-1] == "anew"
-
-
-def test_the_home_directory_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HOME")
-    assert isinstance(TerminalBoard(Tty(), CWD), TerminalBoard)

@@ -216,11 +216,6 @@ def test_the_paths_of_a_diff_are_locations(patch: str, found: list[tuple[str, in
     ]
 
 
-def test_links_to_files_are_found_among_the_arguments_of_any_tool() -> None:
-    arguments = {"items": [{"href": "file:///w/a.py#L4"}, "https://x.org"], "note": "file://"}
-    assert places(arguments, "frobnicate") == [("/w/a.py", 4)]
-
-
 def test_declared_locations_always_win() -> None:
     place = ToolCallLocation("/x/y.py", 3)
     assert describe("read", {"path": "a.py"}, locations=[place]).locations == (place,)

@@ -17,13 +17,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callsheet.describe.shell.permission_scope import rows, scope_of_command
+from callsheet.describe.shell.programs import programs, scope_of_command
 from tests.support.dangerous_commands import DANGERS, PROVEN, sandbox
 from tests.support.sizes import sized
 
 SEED = 17_003
 CASES = sized(10_000, 2_000)
-EXAMPLES = sorted({one for listed in rows().values() for _, row in listed for one in row.examples})
+ROWS = [row for listed in programs().values() for _, row in listed]
+EXAMPLES = sorted({one for row in ROWS if row.always for one in row.examples})
+ONLY_HARMLESS = sorted({one for row in ROWS if not row.always for one in row.examples})
 PROJECTS = ("pytest", "python", "npm", "yarn", "pnpm", "cargo", "go", "make", "ruff", "mypy", "tsc")
 """Programs that run what a project says, or fill caches."""
 
@@ -94,6 +96,11 @@ def test_every_example_of_the_table_has_the_scope_of_its_row(example: str) -> No
     scope = scope_of_command(example)
     assert scope is not None
     assert example.startswith(scope)
+
+
+@pytest.mark.parametrize("example", ONLY_HARMLESS)
+def test_what_is_only_known_to_read_is_never_always_allowed(example: str) -> None:
+    assert scope_of_command(example) is None
 
 
 def test_no_dangerous_command_is_covered_by_what_was_allowed_before() -> None:
@@ -216,7 +223,7 @@ NEEDED = {
 """Programs that may not be there."""
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.parametrize("example", EXAMPLES + ONLY_HARMLESS)
 def test_a_harmless_command_leaves_everything_as_it_was(
     example: str, place: tuple[Path, dict[str, str]]
 ) -> None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from callsheet import ToolCallContent, ToolCallReport
 from callsheet.acp.codec import same
-from callsheet.history.call_records import call_row
+from callsheet.history.call_records import WaitingCall
 from callsheet.history.codec import Codec, as_json_bytes
 from callsheet.history.store_errors import StoreDamaged
 from callsheet.report.content import DiffContent, FileChange, TerminalContent, TextContent
@@ -30,9 +30,8 @@ LARGE = 40_000
 
 
 def encode(record: CallRecord) -> bytes:
-    row = call_row(record, "s", 0, 0.0, 0.0, "")
-    CODEC.compress([row])
-    return row.payload
+    row = WaitingCall("s", 0, 0.0, 0.0, record).to_row()
+    return CODEC.compress([row.payload])[0]
 
 
 def assert_survives(record: CallRecord) -> None:

@@ -22,6 +22,7 @@ from tests.support.stores import (
     count,
     examples,
     keep,
+    pruned,
     raw,
     report,
     store_in,
@@ -173,7 +174,7 @@ def test_a_call_that_gets_its_true_end_is_found_by_that(tmp_path: Path) -> None:
         keep(store, call("c2", title="wrong", status="failed", reason="abandoned"))
         store.index()
         keep(store, call("c2", title="right"))  # and is removed before the index has looked again
-        store.prune(Retention(max_calls=0), now=NOW)
+        pruned(store, Retention(max_calls=0), now=NOW)
         assert found(store, "wrong") == found(store, "right") == []
         check_whole(store)
 
@@ -193,6 +194,6 @@ def test_the_index_follows_what_is_removed_and_what_comes_after_it(tmp_path: Pat
         assert found(store, "fox") == [f"a{n}" for n in range(5)]
         keep(store, *(call(f"n{n}", session="new", at=NOW + 9, title="fox") for n in range(5)))
         assert len(found(store, "fox")) == 10
-        store.prune(Retention(max_calls=3), now=NOW)
+        pruned(store, Retention(max_calls=3), now=NOW)
         assert len(found(store, "fox")) == 3
         check_whole(store)

@@ -63,10 +63,7 @@ def test_the_same_batch_again_changes_nothing(tmp_path: Path) -> None:
         keep(store, *items)
         before = dump(store)
         keep(store, *items)
-        after = dump(store)
-        assert [line for line in after if "writers" not in line] == [
-            line for line in before if "writers" not in line
-        ]
+        assert dump(store) == before
 
 
 @pytest.mark.parametrize("end", ["completed", "failed", "cancelled"])

@@ -157,6 +157,25 @@ def test_data_that_pairs_names_and_values_in_other_ways(value: Any, expected: An
     assert own().value(value)[0] == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("<password>aB3dE6gH9}</password>", "<password>[redacted:password]</password>"),
+        ("<password>aB3,x=dE6gH9</password>", "<password>[redacted:password]</password>"),
+        ("<apiKey>aB3dE6gH9jK2],</apiKey>", "<apiKey>[redacted:api-key]</apiKey>"),
+        ('{"name": "API_KEY", "value": "aB3dE6gH9jK2', '{"name": "API_KEY", "value": "[redacted:api-key]'),
+        ('{"name": "API_KEY", "value": "aB3dE6gH9jK2\n', '{"name": "API_KEY", "value": "[redacted:api-key]\n'),
+        ('put("api_key", "aB3dE6gH9jK2mN5pQ8")', 'put("api_key", "[redacted:api-key]")'),
+        ("set API_TOKEN aB3dE6gH9jK2mN5pQ8(", "set API_TOKEN [redacted:token]("),
+        ("api_key: |\n  aB3dE6gH9jK2mN5pQ8\n", "api_key: |\n  [redacted:api-key]\n"),
+    ],
+)  # fmt: skip
+def test_a_value_that_stands_further_off_from_its_name_is_found_whole(
+    text: str, clean: str
+) -> None:
+    assert own().text(text)[0] == clean
+
+
 # --- known values
 
 

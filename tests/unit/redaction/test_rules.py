@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from callsheet.redaction.patterns import make_gate, simplified
 from callsheet.redaction.redactor import InvalidRule, Redactor, Rule, default_rules, read_settings
 from callsheet.redaction.rules import check, fill
-from callsheet.redaction.scanner import make_gate, simplified
 
 SETTINGS = r"""
 [tool.callsheet.redact]
@@ -84,9 +84,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "unknown setting": ({"rule": []}, "rule"),
     "unknown rule off": ({"off": ["jwt", "nonesuch"]}, "nonesuch"),
     "wrong type": ({"allow": "x"}, "allow"),
-    "a space in a token": (
+    "a space in a word": (
         {"rules": [{"id": "a", "pattern": "x [0-9]", "literals": ["x"], "examples": ["x 1"]}]},
-        "open='word'",
+        "open='line'",
     ),
     "a line without literals": (
         {"rules": [{"id": "a", "pattern": "x", "open": "line"}]},

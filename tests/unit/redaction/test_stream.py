@@ -70,8 +70,8 @@ def test_every_byte_passes_beside_a_secret() -> None:
     "output",
     [
         b"Password: ", b"Continue? [y/N] ", b"user@host:~$ ", b"Enter passphrase for key '/home/me/.ssh/id': ", b"line\n",
-        b"12 passed in 0.3 s\n", b"\x1b[32mok\x1b[0m", b"progress 50%\r", b"login: ", b"mysql> ", b">>> ", b"curl -u me: ",
-        b"token = ", b"https://example.org/ ", "é".encode(), b"", b"\xff\xfe",
+        b"12 passed in 0.3 s\n", b"progress 50%\r", b"login: ", b"mysql> ", b">>> ", b"curl -u me: ",
+        b"token = ", b"https://example.org/ ", "文".encode(), b"", b"\xff\xfe",
     ],
 )  # fmt: skip
 def test_prompts_and_lines_are_passed_on_at_once(output: bytes) -> None:
@@ -80,12 +80,30 @@ def test_prompts_and_lines_are_passed_on_at_once(output: bytes) -> None:
     assert stream.held == 0
 
 
-def test_only_the_secret_waits_not_what_stands_before_it() -> None:
+@pytest.mark.parametrize(
+    "word", ["all", "\x1b[32mok\x1b[0m", "é", "12..3", "http://localhost:8000"]
+)
+def test_the_last_word_waits_until_it_ends(word: str) -> None:
+    stream, data = ALL.stream(), word.encode()
+    assert (stream.feed(b"that is " + data), stream.held) == (b"that is ", len(data))
+    assert (stream.feed(b" and"), stream.held) == (data + b" ", 3)
+
+
+def test_a_text_without_blanks_is_shown_as_it_comes() -> None:
     stream = ALL.stream()
-    assert stream.feed(b"export API_KEY=Fake7Dum") == b"export API_KEY="
-    assert stream.held == 8
+    assert b"".join(stream.feed(letter.encode()) for letter in "这是一段没有空格的文字") == (
+        "这是一段没有空格的文字".encode()
+    )
+
+
+def test_only_the_word_of_the_secret_waits_not_what_stands_before_it() -> None:
+    stream = ALL.stream()
+    assert stream.feed(b"export API_KEY=Fake7Dum") == b"export "
+    assert stream.held == 16
     assert stream.feed(b"my3Sample") == b""
-    assert stream.feed(b"\ndone\n").endswith(b"]\ndone\n")
+    out = stream.feed(b"\ndone\n")
+    assert out.startswith(b"API_KEY=[redacted:")
+    assert out.endswith(b"]\ndone\n")
     assert stream.held == 0
 
 
@@ -108,8 +126,8 @@ def test_a_name_counts_also_when_its_value_comes_much_later() -> None:
 
 def test_a_pause_can_show_all_that_is_held() -> None:
     stream = Redactor(marks=Marks()).stream()
-    assert stream.feed(b"at http://localhost:8000") == b"at http://localhost:"
-    assert (stream.held, stream.flush(), stream.held) == (4, b"8000", 0)
+    assert stream.feed(b"at http://localhost:8000") == b"at "
+    assert (stream.held, stream.flush(), stream.held) == (21, b"http://localhost:8000", 0)
     assert stream.feed(b"\n") == b"\n"
     assert stream.count == 0
 

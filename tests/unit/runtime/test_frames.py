@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-MOST = 130
+MOST = 80
 """Frames of one life: announced, started, ended with 2 KB, three lines in a pipe."""
 
 LIFE = """

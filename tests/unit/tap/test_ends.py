@@ -166,15 +166,6 @@ def test_calls_that_run_together_may_all_be_done_before_their_results_are_report
     assert "two" in str(second["content"])
 
 
-def test_an_announcement_that_comes_when_the_turn_is_over_is_late() -> None:
-    tap = Tapped().agent(completed("a"), ANSWER)
-    assert told(tap.heard())[-1] == ("a", "completed")
-    assert tap.agent(announced("a")).wait(1).heard() == []
-    assert tap.account.dropped == {"late": 1}
-    tap.client(request(8, "session/prompt", sessionId="s1", prompt=[])).agent(announced("a"))
-    assert [key for key, _ in told(tap.heard())] == ["a~2"]
-
-
 @pytest.mark.parametrize("before", [(announced("a"),), ()], ids=["announced", "not announced"])
 def test_another_call_under_an_id_of_the_last_turn_is_shown(before: tuple[Message, ...]) -> None:
     make = {"title": "Run make", "kind": "execute", "rawInput": {"command": "make"}}
@@ -214,12 +205,6 @@ def test_a_call_that_is_asked_about_is_cancelled_with_its_turn() -> None:
     tap.client(decided("yes")).client(CANCEL)
     heard = tap.agent({**ANSWER, "result": {"stopReason": "cancelled"}}).heard()
     assert told(heard)[-1] == ("c1", "failed")
-
-
-def test_a_call_that_is_asked_about_outside_of_turns_ends_some_time_after_the_answer() -> None:
-    tap = Tapped().agent(ANSWER, asked(**GOOD, status="failed")).client(decided("yes"))
-    assert told(tap.wait(4.9).heard())[-1] == ("c1", "pending")
-    assert told(tap.wait(0.2).heard())[-1] == ("c1", "failed")
 
 
 def test_a_command_that_only_a_permission_request_reports_is_remembered() -> None:

@@ -82,7 +82,7 @@ def test_a_history_that_fails_changes_nothing_that_the_client_receives() -> None
         told.append(pipeline.to_client)
         assert pipeline.account.faults == 0
     assert told[0] == told[1]
-    assert said == ["the history fails, and something is not kept (RuntimeError)"]
+    assert said == ["the history fails, and something is not stored (RuntimeError)"]
 
 
 def kept(*messages: dict[str, Any]) -> list[str]:

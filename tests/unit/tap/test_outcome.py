@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from callsheet.tap.repair.context import in_acp
+from callsheet.tap.repair.outcome import in_acp
 from tests.support.tap_ends import draft_of, ending, turn, words
 
 # What is told as completed and was not

@@ -183,10 +183,10 @@ def test_goose_writes_names_for_people() -> None:
 def test_a_history_is_not_announced_by_names() -> None:
     told = Told("OpenCode").call(title="TODO", kind="search")
     assert name(told) == "TODO"
-    known = told.known()
-    known.call.is_replayed = True
-    assert known.profile.name_of is not None
-    assert known.profile.name_of(known) is None
+    draft = told.draft()
+    draft.call.is_replayed = True
+    assert draft.profile.name_of is not None
+    assert draft.profile.name_of(draft.call) is None
 
 
 def test_hermes_has_words_for_its_tools() -> None:

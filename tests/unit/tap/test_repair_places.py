@@ -17,7 +17,7 @@ def test_locations_that_were_reported_stay_the_same_object() -> None:
     told = Told().call(
         title="Read a.py", kind="read", locations=[{"path": "/code/a.py", "line": 2}]
     )
-    assert told.draft().locations is told.known().call.fields["locations"]
+    assert told.draft().locations is told.draft().call.fields["locations"]
     assert not {"locations", "paths"} & told.draft().repaired
 
 
@@ -81,7 +81,7 @@ def test_paths_become_such_that_an_editor_can_open_them(path: str, better: str) 
     draft = told.draft()
     assert (draft.locations[0]["path"], draft.content[1]["path"]) == (better, better)
     assert ("paths" in draft.repaired) == (path != better)
-    assert told.known().call.fields["locations"] == [{"path": path}]  # what was told is not changed
+    assert told.draft().call.fields["locations"] == [{"path": path}]  # what was told is not changed
 
 
 def test_relative_paths_stay_where_nobody_knows_the_directory() -> None:

@@ -15,6 +15,7 @@ import pytest
 from callsheet import Call, Session, ToolResult, tool
 from callsheet.tools.signature import BadTool, read_docstring
 from callsheet.tools.tool import Registry
+from callsheet.tools.workspace import Entry
 
 
 class Colour(enum.Enum):
@@ -325,3 +326,18 @@ async def test_a_whole_number_with_a_point_is_a_whole_number():
         assert (await session.run("count", {"n": 3.0, "x": 2.0})).output == "(3, 2.0)"
         result = await session.run("count", {"n": 3.5})
         assert result.error == "count: n: expected a whole number, got 3.5"
+
+
+async def test_a_path_is_passed_on_as_it_was_written_until_it_is_resolved(tmp_path: Path) -> None:
+    (tmp_path / "target").mkdir()
+    (tmp_path / "link").symlink_to("target")
+    seen: list[Path | None] = []
+
+    @tool(read_only=True)
+    def look(plain: Path, own: Entry, noted: Annotated[Path | None, "the other"] = None) -> None:
+        """Look."""
+        seen.extend([plain, noted, own])
+
+    async with Session(cwd=tmp_path, tools=[look]) as session:
+        await session.run("look", {"plain": "link/../target", "noted": "link/.", "own": "link"})
+    assert seen == [tmp_path / "target", tmp_path / "target", tmp_path / "link"]

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from callsheet import Session, ToolResult
 from callsheet.testing import check_tool
 from callsheet.tools.search.globs import compile_glob
-from callsheet.tools.search.walk import Walk
-from tests.support.files import Trees
-from tests.support.sizes import fewer
 
 
 @pytest.fixture
@@ -73,6 +67,9 @@ NAMES = [
         (r"src/c\*d.py", ["src/c*d.py"]),
         ("**/*.yml", [".github/ci.yml"]),
         ("./a.py", ["a.py"]),
+        ("**/{c,d}.*", ["src/c.py", "src/d.ts"]),
+        ("{src/deep/**,a.*}", ["a.py", "src/deep/e.tsx", "src/deep/er/f.py"]),
+        ("{**/f,b}.*", ["b.txt", "src/deep/er/f.py"]),
         ("src", []),
         ("src/", ["src/"]),
         ("src/**/", ["src/deep/", "src/deep/er/"]),
@@ -127,14 +124,34 @@ async def test_a_pattern_cannot_lead_out(session: Session, pattern: str) -> None
     assert result.metadata["error_code"] == "invalid_arguments"
 
 
-async def test_links_are_found_but_not_followed(session: Session, tmp_path: Path) -> None:
+async def test_ignore_files_count_from_the_root_of_the_repository_down(
+    session: Session, tmp_path: Path
+) -> None:
+    make(tmp_path, "repo/.git/HEAD", "repo/sub/a.log", "repo/sub/b", "repo/sub/c.tmp")
+    (tmp_path / ".gitignore").write_text("b\n")
+    (tmp_path / "repo" / ".gitignore").write_text("*.log\n")
+    (tmp_path / "repo" / "sub" / ".ignore").write_text("*.tmp\n.ignore\n")
+    assert paths(await glob(session, "*", path="repo/sub")) == ["repo/sub/b"]
+
+
+async def test_without_a_repository_ignore_files_count_from_the_directory_down(
+    session: Session, tmp_path: Path
+) -> None:
+    make(tmp_path, "sub/a.log", "sub/b.tmp", "sub/c")
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    (tmp_path / "sub" / ".gitignore").write_text("*.tmp\n.gitignore\n")
+    assert paths(await glob(session, "*", path="sub")) == ["sub/a.log", "sub/c"]
+    assert paths(await glob(session, "sub/*")) == ["sub/c"]
+
+
+async def test_links_are_neither_found_nor_followed(session: Session, tmp_path: Path) -> None:
     make(tmp_path, "real/a.py")
     (tmp_path / "real" / "again").symlink_to("..")
     (tmp_path / "away").symlink_to("/etc")
     (tmp_path / "link.py").symlink_to("real/a.py")
     (tmp_path / "gone.py").symlink_to("nowhere")
     found = paths(await glob(session, "**/*"))
-    assert set(found) == {"real/a.py", "link.py", "gone.py"}
+    assert found == ["real/a.py"]
     assert paths(await glob(session, "away/*")) == []
 
 
@@ -165,8 +182,7 @@ async def test_nothing_found_says_what_would_be_found_further_down(
         ("x{a,b", "'{' is never closed"),
         ("a\\", "escapes nothing"),
         ("[z-a]", "bad character range z-a"),
-        ("{a,b}" * 20, "more than 256 alternatives"),
-        ("a/" * 100 + "b", "more than 64 components"),
+        ("?" * 1_000_000, "too complicated"),
     ],
 )
 async def test_a_pattern_that_makes_no_sense_is_refused_with_what_is_wrong(
@@ -185,7 +201,7 @@ def test_no_glob_takes_for_ever() -> None:
         "{*a,*b}" * 6 + "c",
         "**/a/" * 20 + "b",
     ):
-        assert not compile_glob(glob).path.fullmatch("a/" * 100 + "a" * 200)
+        assert not compile_glob(glob)("a/" * 100 + "a" * 200)
     assert time.monotonic() - begun < 1
 
 
@@ -194,21 +210,6 @@ async def test_missing_and_unfit_directories_are_refused(session: Session, tmp_p
     assert (await glob(session, "*", path="b")).metadata["error_code"] == "not_found"
     assert (await glob(session, "*", path="a")).metadata["error_code"] == "invalid_arguments"
     assert (await glob(session, "*", path="/etc")).metadata["error_code"] == "permission_denied"
-
-
-@fewer(3)
-@given(st.integers(0, 1 << 32))
-def test_directories_that_are_passed_by_hold_nothing_that_is_meant(seed: int) -> None:
-    trees = Trees(seed)
-    pattern = compile_glob(trees.glob())
-    with tempfile.TemporaryDirectory() as top:
-        trees.fill(Path(top), [])
-        with (
-            Walk(top) as all_of_it,
-            Walk(top, inside=pattern.inside.fullmatch) as walk,
-        ):
-            meant = {each.path for each in all_of_it if pattern.path.fullmatch(each.path)}
-            assert {each.path for each in walk if pattern.path.fullmatch(each.path)} == meant
 
 
 async def test_the_standard_is_kept(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ Rule 2: a view does not know how a session works. It knows one peer, and the sta
 Theory of operation
 -------------------
 A view is not a queue. It remembers the last state of each call and terminal that its peer has seen
-(`SeenCalls`, `SeenTerminals`), receives a new state, and returns the updates that lead from the one
+(`SeenCall`, `SeenTerminals`), receives a new state, and returns the updates that lead from the one
 to the other. A state that the caller skips is never sent, so a slow peer costs no memory: it jumps
 to the latest state. What is remembered is bounded as well (`KEEP_ENDED`, `KEEP_TERMINALS`).
 
@@ -33,9 +33,10 @@ from __future__ import annotations
 import codecs
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from callsheet.acp.codec import Update
@@ -104,35 +105,23 @@ KEEP_TERMINALS = 512
 """Terminals that are remembered, besides those of live calls. More than a ledger stores."""
 
 
-class SeenCalls(dict[str, ToolCallReport]):
-    """The calls that a peer has seen, as it has seen them."""
+class SeenCall(Struct):
+    """A call as a peer has seen it.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._ended: deque[str] = deque()
-        self._budgets: dict[str, ResendBudget] = {}
-        # The latest state of each live call, before it was translated into the peer's terms.
-        self.given: dict[str, ToolCallReport] = {}
-        # The calls with content that was held back. True: none of it was shown; False: a part was.
-        self.held: dict[str, bool] = {}
+    `shown` is the state that was sent last, in the peer's terms; None if the call is not announced yet.
+    `given` is that state before it was translated. `budget` is what growing content may still cost.
+    """
 
-    def budget(self, tool_call_id: str) -> ResendBudget:
-        """Return the budget of a live call."""
-        found = self._budgets.get(tool_call_id)
-        if found is None:
-            found = self._budgets[tool_call_id] = ResendBudget()
-        return found
+    given: ToolCallReport
+    shown: ToolCallReport | None = None
+    own_budget: ResendBudget | None = None
 
-    def put(self, report: ToolCallReport) -> None:
-        """Store what the peer sees now. The oldest ended calls are forgotten."""
-        self[report.tool_call_id] = report
-        if report.status.is_final:
-            self._budgets.pop(report.tool_call_id, None)
-            self.given.pop(report.tool_call_id, None)
-            self.held.pop(report.tool_call_id, None)
-            self._ended.append(report.tool_call_id)
-            if len(self._ended) > KEEP_ENDED:
-                self.pop(self._ended.popleft(), None)
+    @property
+    def budget(self) -> ResendBudget:
+        """The budget of the call, made when its content grows for the first time."""
+        if self.own_budget is None:
+            self.own_budget = ResendBudget()
+        return self.own_budget
 
 
 class SeenTerminal:
@@ -219,27 +208,34 @@ class View(ABC):
 
     def __init__(self, peer: Peer, terminal_of: TerminalOf, words: Phrases = ENGLISH) -> None:
         self.left_out: int = 0
+        # The calls with content that was held back. True: none of it was shown; False: a part was.
+        self.held: dict[str, bool] = {}
         self._peer: Peer = peer
         self._as_it_is: bool = not (
             peer.parent_keys or peer.owns_terminals or peer.titles != "plain"
         )
         self._words: Phrases = words
         self._terminal_of: TerminalOf = terminal_of
-        self._calls: SeenCalls = SeenCalls()
-        # The calls of which content was held back, or shown only in part: resending it costs too much.
-        self.held: dict[str, bool] = self._calls.held
+        self._calls: dict[str, SeenCall] = {}
+        self._ended: deque[str] = deque()
         self._terminals: SeenTerminals = SeenTerminals()
 
     @abstractmethod
     def call(
-        self, report: ToolCallReport, *, output: bool = True, extra: int | None = None
+        self,
+        report: ToolCallReport,
+        since: ToolCallReport | None = None,
+        names: Collection[str] = (),
+        *,
+        extra: int = 0,
     ) -> list[Update]:
         """Return the updates for a call's new state, and for the terminals that it shows.
 
         Args:
             report: The new state.
-            output: Whether to include the terminals' output. Without it, output waits, so that later
-                states of the call can be sent first.
+            since: The state before, if it is known what differs between the two. Otherwise, and if this
+                view was not passed that state last, the differences are found.
+            names: The fields, besides `meta`, that differ.
             extra: Tokens that resending content may cost beyond the budget, for content that was held
                 back and is asked for again (`insist`).
         """
@@ -255,7 +251,7 @@ class View(ABC):
     @property
     def waits(self) -> bool:
         """Whether content was held back that `insist` may return."""
-        return any(self._calls.held.values())
+        return any(self.held.values())
 
     def insist(self, *, whatever_it_costs: bool = False) -> list[Update]:
         """Return the updates for content that was held back, as far as the reserve for pauses pays for it.
@@ -266,19 +262,34 @@ class View(ABC):
             whatever_it_costs: Return all of it, and texts that were shown in part as a whole. Otherwise
                 these are completed when the call ends.
         """
-        held, given = list(self._calls.held), self._calls.given
-        self._calls.held.clear()
+        held = [self._calls[key] for key in self.held if key in self._calls]
+        self.held.clear()
         updates: list[Update] = []
-        for key in held:
-            if key in given:
-                extra = UNLIMITED if whatever_it_costs else self._calls.budget(key).paused()
-                updates += self.call(given[key], extra=extra)
+        for call in held:
+            extra = UNLIMITED if whatever_it_costs else call.budget.paused()
+            updates += self.call(call.given, extra=extra)
         return updates
+
+    def forget(self, tool_call_id: str, since: ToolCallReport | None) -> None:
+        """Assume that the peer has seen no more of a call than `since`; nothing, if that is None."""
+        if since is None:
+            self._calls.pop(tool_call_id, None)
+        elif tool_call_id in self._calls:
+            self._calls[tool_call_id].shown = self.shown(since)
+
+    def _end(self, tool_call_id: str) -> None:
+        """Note that a call's end is sent now. The oldest ended calls are forgotten."""
+        if self.held:
+            self.held.pop(tool_call_id, None)
+        self._ended.append(tool_call_id)
+        if len(self._ended) > KEEP_ENDED:
+            self._calls.pop(self._ended.popleft(), None)
 
     def _affordable(
         self,
+        budget: ResendBudget,
         shown: ToolCallReport,
-        seen: ToolCallReport,
+        seen: tuple[ToolCallContent, ...],
         given: ToolCallReport,
         extra: int,
         texts: int = 0,
@@ -286,21 +297,21 @@ class View(ABC):
         """Return a call with as much of its new content as the budget pays for, else with what was seen.
 
         Args:
+            budget: The call's budget.
             shown: The call in the peer's terms.
-            seen: What the peer has seen of it.
+            seen: The content that the peer has seen.
             given: The call before it was translated into the peer's terms.
             extra: Tokens that may be spent beyond the budget.
             texts: The size of the terminals that are shown as text.
         """
-        if shown.content == seen.content:
+        if shown.content == seen:
             return shown
-        budget = self._calls.budget(shown.tool_call_id)
         content = budget.affordable(shown.content, given.content, texts, extra, self._words)
         if content is shown.content:
             return shown
         is_seen = content is not None or budget.partly == shown.content
-        self._calls.held[shown.tool_call_id] = not is_seen
-        return replace(shown, content=seen.content if content is None else content)
+        self.held[shown.tool_call_id] = not is_seen
+        return replace(shown, content=seen if content is None else content)
 
     def shown(self, report: ToolCallReport) -> ToolCallReport:
         """Return a call in this peer's terms."""

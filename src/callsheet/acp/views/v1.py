@@ -7,16 +7,16 @@ understands them, as keys in `_meta` (`V1TerminalView`), which append.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from msgspec import json
 from msgspec.structs import replace
 
 from callsheet.acp import terminals, v1
 from callsheet.acp.codec import ToolCall, ToolCallUpdate, Update, with_meta
-from callsheet.acp.resend_budget import ENVELOPE, LIVE_TEXT, size_of
+from callsheet.acp.resend_budget import ENVELOPE, LIVE_TEXT, ResendBudget, size_of
 from callsheet.acp.terminal_text import TEXT_LIMIT, render_text
-from callsheet.acp.views.base import CHUNK, SeenTerminal, View
+from callsheet.acp.views.base import CHUNK, SeenCall, SeenTerminal, View
 from callsheet.report.content import TerminalContent, TextContent, ToolCallContent
 from callsheet.report.fields import NOTES
 from callsheet.report.json import EMPTY, JsonObject
@@ -60,50 +60,39 @@ class V1TextView(View):
         return report
 
     def call(
-        self, report: ToolCallReport, *, output: bool = True, extra: int | None = None
+        self,
+        report: ToolCallReport,
+        since: ToolCallReport | None = None,
+        names: Collection[str] = (),
+        *,
+        extra: int = 0,
     ) -> list[Update]:
         """Return the updates for a call's new state, with its terminals as text."""
-        content, size = report.content, 0
-        for item in content:
+        key, shown, texts = report.tool_call_id, report, 0
+        call = self._calls.get(key)
+        if call is None:
+            call = self._calls[key] = SeenCall(report)
+        before = call.shown
+        known = names if call.given is since else None
+        for item in report.content:
             if type(item) is TerminalContent:
-                if not output:
-                    return self._changes(self._without_news(report), report, 0, extra or 0)
-                size = self._render(report, extra or 0)
+                texts = self._render(report, call.budget, extra)
+                shown, known = self.shown(report), None
                 break
         else:
-            if self._as_it_is and "progress" not in (report.meta.get(NOTES) or EMPTY):
-                return self._changes(report, report, 0, extra or 0)  # nearly always
-        return self._changes(self.shown(report), report, size, extra or 0)
-
-    def _without_news(self, report: ToolCallReport) -> ToolCallReport:
-        """Return a call as it is shown while its output waits: with the content that was seen."""
-        seen = self._calls.get(report.tool_call_id)
-        shown = super().shown(report)
-        return replace(shown, content=seen.content if seen else ())
-
-    def _changes(
-        self, shown: ToolCallReport, given: ToolCallReport, texts: int, extra: int
-    ) -> list[Update]:
-        """Return v1's updates for a call's new state; what can't be paid for waits."""
-        calls = self._calls
-        seen = calls.get(shown.tool_call_id)
-        final = shown.status.is_final
-        if seen is None:
-            if not final:
-                calls.given[shown.tool_call_id] = given
-            calls.put(shown)
-            return [v1.announce(shown)]
-        if not final:
-            calls.given[shown.tool_call_id] = given
-            if shown.content is not seen.content:
-                shown = self._affordable(shown, seen, given, extra, texts)
-        calls.put(shown)
-        change = v1.update(shown, seen)
+            if not self._as_it_is or "progress" in (report.meta.get(NOTES) or EMPTY):
+                shown, known = self.shown(report), None
+        if report.status.is_final:
+            self._end(key)
+        elif before is not None and shown.content is not before.content:
+            seen = before.content
+            shown = self._affordable(call.budget, shown, seen, report, extra, texts)
+        call.shown, call.given = shown, report
+        change = v1.announce(shown) if before is None else v1.update(shown, before, known)
         return [] if change is None else [change]
 
-    def _render(self, report: ToolCallReport, extra: int) -> int:
+    def _render(self, report: ToolCallReport, budget: ResendBudget, extra: int) -> int:
         """Make new texts of the terminals that have news, as large as can be paid for. Return their size."""
-        budget = self._calls.budget(report.tool_call_id)
         budget.note(report.content)
         size = 0
         for state in self._terminals_of(report):
@@ -121,7 +110,7 @@ class V1TextView(View):
                     seen.text = self._text(state, limit, room)
                     seen.take(state, terminals.encode_facts(state))
                 else:
-                    self._calls.held[report.tool_call_id] = True
+                    self.held[report.tool_call_id] = True
             size += size_of([seen.text])
         return size
 
@@ -149,7 +138,9 @@ class V1TextView(View):
         return (seen and seen.text) or TextContent(render_text(state, words=self._words))
 
     def _holder(self, seen: SeenTerminal) -> ToolCallReport | None:
-        return self._calls.given.get(seen.holder) if seen.holder is not None else None
+        """Return the live call that shows a terminal, as it is now."""
+        call = self._calls.get(seen.holder) if seen.holder is not None else None
+        return None if call is None or call.given.status.is_final else call.given
 
     def _shows(self, report: ToolCallReport, state: TerminalState) -> bool:
         return any(
@@ -167,22 +158,28 @@ class V1TerminalView(V1TextView):
     """
 
     def call(
-        self, report: ToolCallReport, *, output: bool = True, extra: int | None = None
+        self,
+        report: ToolCallReport,
+        since: ToolCallReport | None = None,
+        names: Collection[str] = (),
+        *,
+        extra: int = 0,
     ) -> list[Update]:
         """Return the updates for a call's new state, with the news of its terminals."""
-        if extra is not None:  # content that was held back; the terminals have no news
+        if extra:  # content that was held back; the terminals have no news
             return super().call(report, extra=extra)
-        is_new = self._calls.get(report.tool_call_id) is None
         states = self._terminals_of(report) if report.content else []
-        if is_new and states:
-            return self._announce(report, states[0], output)
-        live = any(self._terminals.recall(state).is_live for state in states)
-        news = [meta for state in states for meta in self._news(state)] if output else []
-        updates = super().call(report, output=output or live)
+        if states and report.tool_call_id not in self._calls:
+            return self._announce(report, states[0])
+        ended = report.status.is_final
+        news = [
+            meta for state in states if ended or self._is_new(state) for meta in self._news(state)
+        ]
+        updates = super().call(report, since, names)
         carriers = [_carrier(report.tool_call_id, meta) for meta in news]
-        if report.status.is_final and updates and carriers and _is_small(news[-1]):
+        if ended and updates and carriers and _is_small(news[-1]):
             return [*carriers[:-1], with_meta(updates[0], news[-1])]
-        return [*carriers, *updates] if report.status.is_final else [*updates, *carriers]
+        return [*carriers, *updates] if ended else [*updates, *carriers]
 
     def terminal(self, state: TerminalState) -> list[Update]:
         """Return the updates for a terminal's new state."""
@@ -192,22 +189,29 @@ class V1TerminalView(V1TextView):
             return []
         if not seen.is_live:
             return super().terminal(state)
+        if state.shown_as and self._peer.owns_terminals:
+            return []
         return [_carrier(holder.tool_call_id, meta) for meta in self._news(state)]
 
-    def _announce(self, report: ToolCallReport, state: TerminalState, output: bool) -> list[Update]:
-        """Announce a call with its terminal. What that has put out follows, before the call's end."""
+    def _announce(self, report: ToolCallReport, state: TerminalState) -> list[Update]:
+        """Announce a call with its terminal. What that has put out comes later, and before the call's end."""
         seen = self._terminals.recall(state)
         seen.is_live = True
         info: JsonObject = {"terminal_id": state.terminal_id}
         if state.cwd is not None:
             info["cwd"] = seen.facts["cwd"] = state.cwd
-        first = _as_running(report) if report.status.is_final else report
-        (announced,) = super().call(first)
-        metas = self._news(state) if output else []
-        news = [_carrier(report.tool_call_id, meta) for meta in metas]
-        end = super().call(report) if first is not report else []
+        ended = report.status.is_final
+        (announced,) = super().call(_as_running(report) if ended else report)
+        updates = [with_meta(announced, {terminals.INFO: info})]
+        if ended:
+            updates += [_carrier(report.tool_call_id, meta) for meta in self._news(state)]
+            updates += super().call(report)
         seen.hold(report)
-        return [with_meta(announced, {terminals.INFO: info}), *news, *end]
+        return updates
+
+    def _is_new(self, state: TerminalState) -> bool:
+        """Whether a terminal has put out something that was not sent; its facts alone can wait."""
+        return self._terminals.recall(state).mark != state.mark
 
     def _news(self, state: TerminalState) -> list[JsonObject]:
         seen = self._terminals.recall(state)

@@ -6,9 +6,11 @@ follows that call's updates, and its end comes before the call's end.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from callsheet.acp import terminals, v2
 from callsheet.acp.codec import ToolCallUpdate, Update, as_dict, patch_of
-from callsheet.acp.views.base import CHUNK, View
+from callsheet.acp.views.base import CHUNK, SeenCall, View
 from callsheet.report.json import JsonObject
 from callsheet.report.report import ToolCallReport
 from callsheet.report.terminal import TerminalState
@@ -18,39 +20,47 @@ class V2View(View):
     """The view of a peer that speaks ACP v2."""
 
     def call(
-        self, report: ToolCallReport, *, output: bool = True, extra: int | None = None
+        self,
+        report: ToolCallReport,
+        since: ToolCallReport | None = None,
+        names: Collection[str] = (),
+        *,
+        extra: int = 0,
     ) -> list[Update]:
         """Return the updates for a new state: terminals are opened before it, and end before its end."""
+        del since, names  # all fields are compared
         states = self._terminals_of(report) if report.content else ()
         opened: list[Update] = []
         news: list[Update] = []
         for state in states:
             if state.terminal_id not in self._terminals:
                 opened.append(self._open(state))
-            if output:
-                news += self.terminal(state)
+            news += self.terminal(state)
             self._terminals.recall(state).hold(report)
-        updates = self._changes(report, extra or 0)
+        updates = self._changes(report, extra)
         if report.status.is_final:
             return [*opened, *news, *updates]
         return [*opened, *updates, *news]
 
     def _changes(self, report: ToolCallReport, extra: int) -> list[Update]:
         """Return the updates of the call itself; content that would be sent again as a whole may wait."""
-        calls, shown = self._calls, self.shown(report)
-        seen, final = calls.get(shown.tool_call_id), report.status.is_final
-        if not final:
-            calls.given[shown.tool_call_id] = report
-        if seen is None:
+        key, shown, final = report.tool_call_id, self.shown(report), report.status.is_final
+        call = self._calls.get(key)
+        if call is None:
+            call = self._calls[key] = SeenCall(report)
+        before = call.shown
+        if before is None:
             updates = [v2.announce(shown)]
         else:
-            added = v2.grown(seen.content, shown.content)
-            if not (added or final or shown.content is seen.content):
-                shown = self._affordable(shown, seen, report, extra)
-            updates = v2.changes(shown, seen, added)
+            added = v2.grown(before.content, shown.content)
+            if not (added or final or shown.content is before.content):
+                shown = self._affordable(call.budget, shown, before.content, report, extra)
+            updates = v2.changes(shown, before, added)
         if self._peer.cancels and updates:
-            updates[-1] = _with_controls(updates[-1], report, is_new=seen is None)
-        calls.put(shown)
+            updates[-1] = _with_controls(updates[-1], report, is_new=before is None)
+        call.shown, call.given = shown, report
+        if final:
+            self._end(key)
         return updates
 
     def least(self, report: ToolCallReport) -> Update:

@@ -182,8 +182,8 @@ def _lacks_input(event: PermissionAsked) -> bool:
         return False
     if call.fields.get("rawInput"):
         return False  # it was sent before, and what is left out of an update stays as it was
-    has_told = "rawInput" in question.tool_call or "rawInput" in call.fields
-    return not has_told or needs_input(_as_asked(question, call))
+    has_input = "rawInput" in question.tool_call or "rawInput" in call.fields
+    return not has_input or needs_input(_as_asked(question, call))
 
 
 def _as_asked(question: ApprovalRequest, call: ObservedCall) -> ObservedCall:
@@ -237,7 +237,7 @@ def only_in_raw_output(event: CallClosed) -> Violation | None:
 
 @rule("complete/nothing-shown", CallClosed)
 def nothing_shown(event: CallClosed) -> Violation | None:
-    """Find a call that is completed and shows nothing. A raw output may say that there was nothing."""
+    """Find a call that is completed and shows nothing. A raw output may show that there was nothing."""
     call = event.call
     if call.status != "completed" or not event.is_known or has_output(call):
         return None

@@ -27,13 +27,6 @@ def _finds(
     return check
 
 
-@rule("recording/lost-bytes", UnreadableLine)
-def lost_bytes(event: UnreadableLine) -> Violation | None:
-    """Find where the recorder was too slow, as it has noted itself."""
-    line = event.line
-    return Violation(line.problem or "") if line.fault == "lost" else None
-
-
 @rule("recording/no-messages", RecordingEnded)
 def no_messages(event: RecordingEnded) -> Violation | None:
     """Find a recording without a message."""

@@ -58,7 +58,7 @@ def net_bytes(call: ObservedCall) -> int:
 
 
 def _asked(call: ObservedCall) -> Iterator[Json]:
-    """Return what approval requests say of a call: they may have the whole of an input that is cut."""
+    """Return what approval requests report of a call: they may have the whole of an input that is cut."""
     return (question.tool_call for question in call.questions)
 
 

@@ -2,11 +2,12 @@
 
 It folds the `session/update` lines that it is sent into a ledger, as any client would. There are two kinds:
 `TerminalBoard` (in `terminal`) draws cards, `PlainBoard` writes plain lines into a pipe. A board has neither
-a clock nor a thread: its owner calls `tick` now and then, which is when spinners turn.
+a clock nor a thread: `keep_drawing` calls `tick` now and then, which is when spinners turn.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -40,10 +41,7 @@ class Board(ABC):
     """Shows calls. A `Sink` of a session; or feed it an agent's lines with `take`."""
 
     draws: bool = False
-    """Whether it draws in place, so that others who write to the same terminal are in its way."""
-
-    read_others: Callable[[], str] = staticmethod(str)
-    """Returns what others wrote to the same terminal since, to be shown above the cards."""
+    """Whether it draws in place, for somebody who watches."""
 
     clock: Callable[[], float] = staticmethod(time.monotonic)
     """Returns the time in seconds."""
@@ -53,7 +51,7 @@ class Board(ABC):
         self.ledger: Ledger = Ledger("board", new_call_id)
         self.open: dict[str, float] = {}
         """The calls that go on, in the order of their announcement, and since when they run or wait."""
-        self._running: set[str] = set()
+        self._statuses: dict[str, ToolCallStatus] = {}
         self._decode: Callable[[Any], Any] = v2.decode if version == 2 else v1.decode
 
     # As a sink
@@ -84,16 +82,13 @@ class Board(ABC):
                     self._changed(changed)
 
     def _changed(self, report: ToolCallReport) -> None:
-        key = report.tool_call_id
-        if not report.status.is_final:
-            self.open.setdefault(key, self.clock())
-            if report.status is ToolCallStatus.IN_PROGRESS and key not in self._running:
-                self._running.add(key)
-                self.open[key] = self.clock()
-            return
-        self.ended(report)
-        self._running.discard(key)
-        self.open.pop(key, None)
+        key, status = report.tool_call_id, report.status
+        if status.is_final:
+            self.ended(report)
+            self.open.pop(key, None)
+        elif key not in self.open or self._statuses.get(key) != status:
+            self.open[key] = self.clock()
+        self._statuses[key] = status
 
     def report(self, key: str) -> ToolCallReport | None:
         """Return what is known of a call."""
@@ -110,8 +105,9 @@ class Board(ABC):
     def refresh(self) -> None:
         """Show what is new, at once."""
 
-    def tick(self) -> None:  # noqa: B027 - nothing moves in a pipe
-        """Show that time goes on."""
+    def tick(self) -> None:
+        """Show that time goes on. Nothing moves in a pipe, but it may turn out that nobody reads it."""
+        self.refresh()
 
     @abstractmethod
     def note(self, text: str, style: str = "") -> None:
@@ -185,11 +181,21 @@ class PlainBoard(Board):
     def _write_end(self, report: ToolCallReport) -> None:
         for line in body_of(report, lambda _: None, self._cwd):
             self._put(line.text.rstrip())
-        self._put(" · ".join(fact.text for fact in footer_of(report, self._cwd)))
+        self._put(" · ".join(footer_of(report, self._cwd)))
 
     def _put(self, text: str) -> None:
         self._stream.write(f"\n{text}\n" if self._in_line else f"{text}\n")
         self._in_line = False
+
+
+async def keep_drawing(board: Board, on_lost: Callable[[OSError], object]) -> None:
+    """Show that time goes on, until this is cancelled, or until the board can't be written any more."""
+    try:
+        while True:
+            await asyncio.sleep(TICK)
+            board.tick()
+    except OSError as exc:
+        on_lost(exc)
 
 
 def board_for(stream: TextIO, cwd: str, *, version: int = 2) -> Board:

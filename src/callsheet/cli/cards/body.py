@@ -8,14 +8,12 @@ safe for a terminal from here on.
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from callsheet.acp import git_patch
 from callsheet.acp.terminal_text import to_plain
 from callsheet.cli.output import harmless, path_text, visible
-from callsheet.limits.truncation import file_uri
 from callsheet.report.content import (
     AudioContent,
     DiffContent,
@@ -27,7 +25,6 @@ from callsheet.report.content import (
     TextContent,
     ToolCallContent,
 )
-from callsheet.report.fields import ToolCallLocation
 from callsheet.report.humanize import bytes_text, duration_text, plural
 from callsheet.report.json import JsonValue, is_object
 from callsheet.report.report import ToolCallReport
@@ -52,6 +49,9 @@ _FILE = re.compile(r"^(?=diff --git )", re.MULTILINE)
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _VERBS = {"add": "new file", "delete": "deleted", "move": "moved from", "copy": "copied from"}
 _DIFF_STYLES = {"+": "green", "-": "red"}
+
+MOST_ROWS = 40
+"""Lines of what a call shows, when it has ended. The rest is counted."""
 
 MOST_PLACES = 3
 """Locations that are named; the others are only counted."""
@@ -115,6 +115,14 @@ def body_of(report: ToolCallReport, terminal_of: TerminalOf, cwd: str) -> list[B
         else:
             lines += _described(item)
     return lines
+
+
+def plain_lines(report: ToolCallReport, terminal_of: TerminalOf, cwd: str) -> Iterator[str]:
+    """Yield what a card shows as plain lines: the title, the body, and how the call ended."""
+    yield visible(report.title or report.name or report.tool_call_id)
+    for line in body_of(report, terminal_of, cwd):
+        yield line.text.rstrip()
+    yield " · ".join(footer_of(report, cwd))
 
 
 def text_lines(text: str) -> list[BodyLine]:
@@ -219,55 +227,45 @@ def _patch_rows(section: str) -> Iterator[_PatchRow]:
 
     A patch of a small file has all of its lines, so most of them are dropped here.
     """
-    before: deque[_PatchRow] = deque(maxlen=CONTEXT)
-    old = new = after = last = 0
+    rows: dict[int, _PatchRow] = {}
+    old = new = place = 0
     for line in section.split("\n"):
-        sign, text = line[:1], harmless(line[1:])
+        sign = line[:1]
         if hunk := _HUNK.match(line):
             old, new = int(hunk[1]), int(hunk[2])
-        elif not (old or new) or sign not in ("+", "-", " "):
-            continue
-        elif sign == " ":
-            row = (sign, new, text)
-            if after:
-                yield row
-                last = new
-            else:
-                before.append(row)
-            after = max(0, after - 1)
-            old, new = old + 1, new + 1
-        else:
-            first = before[0][1] if before else new
-            if last and first > last + 1:
-                yield "⋮", 0, ""
-            yield from before
-            before.clear()
-            yield sign, old if sign == "-" else new, text
-            old, new = old + (sign == "-"), new + (sign == "+")
-            after, last = CONTEXT, new - 1
+            place += 1  # so that there is a gap between two hunks
+        elif (old or new) and sign in ("+", "-", " "):
+            place += 1
+            rows[place] = sign, old if sign == "-" else new, harmless(line[1:])
+            old, new = old + (sign != "+"), new + (sign != "-")
+    changed = [place for place, row in rows.items() if row[0] != " "]
+    near = {place + by for place in changed for by in range(-CONTEXT, CONTEXT + 1)}
+    last = None
+    for place in sorted(near & rows.keys()):
+        if last is not None and place > last + 1:
+            yield "⋮", 0, ""
+        yield rows[place]
+        last = place
 
 
 # How it ended
 
 
-class Fact(NamedTuple):
-    """A short text, and the address that it links to, if any."""
-
-    text: str
-    link: str | None = None
-
-
-def footer_of(report: ToolCallReport, cwd: str, home: str = "") -> list[Fact]:
-    """Return the facts that stand under a call."""
-    notes = report.notes
-    facts = [Fact(end_text(report))]
+def footer_of(report: ToolCallReport, cwd: str) -> list[str]:
+    """Return the facts that stand under a call: how it ended, how long it took, and where it was."""
+    notes, places = report.notes, report.locations
+    facts = [end_text(report)]
     if (took := _number(notes.get("durationMs"))) is not None:
-        facts.append(Fact(duration_text(took)))
+        facts.append(duration_text(took))
     elif report.reason is Reason.DENIED:
-        facts.append(Fact("not run"))
-    facts.extend(_places(report.locations, cwd, home))
+        facts.append("not run")
+    for place in places[:MOST_PLACES]:
+        line = "" if place.line is None else f":{place.line}"
+        facts.append(visible(path_text(place.path, cwd)) + line)
+    if len(places) > MOST_PLACES:
+        facts.append(f"and {len(places) - MOST_PLACES} more")
     if redactions := _number(notes.get("redactions")):
-        facts.append(Fact(plural(int(redactions), "redaction")))
+        facts.append(plural(int(redactions), "redaction"))
     return facts
 
 
@@ -289,14 +287,6 @@ def end_text(report: ToolCallReport) -> str:
 def repeats_the_end(text: str, report: ToolCallReport) -> bool:
     """Return whether a text only repeats how the call ended: `Cancelled`, `Exit code 3`."""
     return report.status.is_final and text.strip().lower() in end_text(report).split(": ")
-
-
-def _places(places: tuple[ToolCallLocation, ...], cwd: str, home: str) -> Iterator[Fact]:
-    for place in places[:MOST_PLACES]:
-        text = visible(path_text(place.path, cwd, home))
-        yield Fact(text if place.line is None else f"{text}:{place.line}", file_uri(place.path))
-    if len(places) > MOST_PLACES:
-        yield Fact(f"and {len(places) - MOST_PLACES} more")
 
 
 def _number(value: JsonValue) -> float | None:

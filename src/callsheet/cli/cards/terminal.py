@@ -11,8 +11,8 @@ from rich.live import Live
 from rich.text import Text
 
 from callsheet.cli.cards.board import TICK, Board
-from callsheet.cli.cards.card import CardSetting, ended_card, live_card
-from callsheet.cli.output import console_for, fit, harmless, home
+from callsheet.cli.cards.card import ended_card, live_card
+from callsheet.cli.output import console_for, fit, harmless
 from callsheet.report.report import ToolCallReport
 
 LIVE_ROWS = 8
@@ -36,8 +36,8 @@ class TerminalBoard(Board):
 
     def ended(self, report: ToolCallReport) -> None:
         """Print the card, to stay."""
-        self._show_others()
-        self._print(ended_card(report, self.ledger.terminal, setting_for(self._console, self._cwd)))
+        fit(self._console)
+        self._print(ended_card(report, self.ledger.terminal, self._console.width, self._cwd))
 
     def refresh(self) -> None:
         """Draw the running calls, if it is time."""
@@ -48,7 +48,6 @@ class TerminalBoard(Board):
 
     def tick(self) -> None:
         """Turn the spinners."""
-        self._show_others()
         self._frame += 1
         if self.open:
             self._draw()
@@ -57,10 +56,6 @@ class TerminalBoard(Board):
         """Print text above what is drawn."""
         self._print(Text("\n".join(map(harmless, text.split("\n"))), style))
         self.refresh()
-
-    def _show_others(self) -> None:
-        if text := self.read_others():
-            self.note(text)
 
     def give_up(self) -> None:
         """Show the cursor again, past whatever waits in the stream's buffer."""
@@ -81,7 +76,7 @@ class TerminalBoard(Board):
 
     def _draw(self) -> None:
         self._drawn = self.clock()
-        setting = setting_for(self._console, self._cwd)
+        fit(self._console)
         calls = [found for key in self.open if (found := self.report(key))]
         # A card has two edges, and the last row of the terminal is for the cursor.
         fitting = max(1, (self._console.height - 2) // 3)
@@ -90,7 +85,7 @@ class TerminalBoard(Board):
             live_card(
                 report,
                 self.ledger.terminal,
-                setting,
+                self._console.width,
                 rows=rows,
                 frame=self._frame,
                 elapsed=self._drawn - self.open[report.tool_call_id],
@@ -104,16 +99,8 @@ class TerminalBoard(Board):
                 console=self._console,
                 auto_refresh=False,
                 transient=True,
-                redirect_stdout=False,
-                redirect_stderr=False,
+                redirect_stdout=False,  # what a tool prints is output of its call
+                redirect_stderr=os.isatty(2),  # what it logs stands above the cards
             )
             self._live.start()
         self._live.update(Group(*parts), refresh=True)
-
-
-def setting_for(console: Console, cwd: str) -> CardSetting:
-    """Return the setting for cards on a terminal, for the size that it has now."""
-    fit(console)
-    # Terminals without hyperlinks ignore them, except for the Linux console.
-    links = console.color_system is not None and os.environ.get("TERM") != "linux"
-    return CardSetting(console.width, cwd, home(), links)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from callsheet.cli.history import export, prune, stats, table
+from callsheet.cli.history import export, lists, prune, stats
 from callsheet.cli.options import filters, format_option, history_option, limit_option
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 @click.group(
     "history",
     invoke_without_command=True,
-    context_settings={"max_content_width": 100},
     subcommand_metavar="[COMMAND]",
 )
 @filters
@@ -32,8 +31,8 @@ def command(
     session: str | None,
     limit: int | None,
     format_: str | None,
-    url: str | None,
-) -> int:
+    history: str | None,
+) -> None:
     """List the stored calls, the newest first.
 
     An ID of the list is the end of the whole one; `callsheet show ID` takes both. --status takes ACP's
@@ -43,26 +42,16 @@ def command(
       callsheet history --status failed --since 2h
       callsheet history --search 'connection refused' --tool bash
     """
-    if ctx.invoked_subcommand is not None:
-        _refuse_options_before(ctx, ctx.invoked_subcommand)
-        return 0
-    return table.show_calls(url, query, session, limit, as_json=format_ == "json")
-
-
-def _refuse_options_before(ctx: click.Context, name: str) -> None:
-    """Refuse options that stand before a subcommand, which would not see them."""
-    for parameter in ctx.command.params:
-        source = ctx.get_parameter_source(parameter.name or "")
-        if source is not None and source.name != "DEFAULT":
-            option = parameter.opts[0]
-            raise click.UsageError(
-                f"{option} stands before {name}; options go after it: "
-                f"callsheet history {name} {option} …"
-            )
+    name = ctx.invoked_subcommand
+    if name is None:
+        lists.show_calls(history, query, session, limit, as_json=format_ == "json")
+    elif any(value is not None for value in ctx.params.values()):
+        # The subcommand would not see them.
+        raise click.UsageError(f"options go after {name}: callsheet history {name} …")
 
 
 for _subcommand in (
-    table.sessions,
+    lists.sessions,
     stats.stats,
     export.export,
     prune.prune,

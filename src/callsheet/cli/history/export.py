@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from io import StringIO
+from itertools import chain, islice
 
 import click
 
-from callsheet.cli.history.formats import call_object, json_text, whole_object
-from callsheet.cli.history.lookup import Trouble, head_pages, run, whole_calls, with_session
+from callsheet.cli.history.lists import call_object, json_text, whole_object
+from callsheet.cli.history.lookup import Trouble, all_heads, opened, whole_calls, with_session
 from callsheet.cli.options import filters, format_option, history_option, limit_option
 from callsheet.cli.output import replacing
 from callsheet.history import Query, Store
 from callsheet.report.humanize import plural
 from callsheet.report.json import JsonValue
+
+_COLUMNS = (
+    "id",
+    "session",
+    "tool",
+    "title",
+    "kind",
+    "status",
+    "reason",
+    "at",
+    "durationMs",
+    "bytes",
+)
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """How a cell begins that a spreadsheet takes for a formula."""
@@ -37,18 +51,16 @@ def export(
     format_: str,
     output: str | None,
     limit: int | None,
-    url: str | None,
-) -> int:
+    history: str | None,
+) -> None:
     """Write calls out, the newest first."""
     as_csv = format_ == "csv"
-
-    def work(store: Store) -> int:
+    with opened(history, empty=None if output is not None or session is not None else "") as store:
         wanted = with_session(store, query, session)
         lines = (_csv_lines if as_csv else _json_lines)(store, wanted, limit or None)
         if output is None or output == "-":
-            for line in lines:
-                sys.stdout.write(line)
-            return 0
+            sys.stdout.writelines(lines)
+            return
         written = 0
         try:
             with replacing(output) as file:
@@ -58,40 +70,20 @@ def export(
         except OSError as exc:
             raise Trouble(f"{output} can't be written: {exc.strerror or exc}") from None
         click.echo(f"callsheet: {plural(written - as_csv, 'call')} in {output}", err=True)
-        return 0
-
-    return run(url, work, empty=None if output is not None or session is not None else "")
 
 
 def _json_lines(store: Store, query: Query, limit: int | None) -> Iterator[str]:
-    for call in whole_calls(store, query, limit):
+    for call in islice(whole_calls(store, query), limit):
         yield json_text(whole_object(call)) + "\n"
 
 
 def _csv_lines(store: Store, query: Query, limit: int | None) -> Iterator[str]:
-    names = [
-        "id",
-        "session",
-        "tool",
-        "title",
-        "kind",
-        "status",
-        "reason",
-        "at",
-        "durationMs",
-        "bytes",
-    ]
-    yield _csv_line(names)
-    for page in head_pages(store, query, limit):
-        for head in page:
-            row = call_object(head)
-            yield _csv_line(_cell(row[name]) for name in names)
-
-
-def _csv_line(cells: Iterable[str]) -> str:
-    line = StringIO()
-    csv.writer(line).writerow(cells)
-    return line.getvalue()
+    heads = map(call_object, islice(all_heads(store, query), limit))
+    rows = ([_cell(row[name]) for name in _COLUMNS] for row in heads)
+    for row in chain([_COLUMNS], rows):
+        line = StringIO()
+        csv.writer(line).writerow(row)
+        yield line.getvalue()
 
 
 def _cell(value: JsonValue) -> str:

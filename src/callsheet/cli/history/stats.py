@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 import click
 
 from callsheet.cli.amounts import local_time, utc_time
-from callsheet.cli.history.formats import json_text
-from callsheet.cli.history.lookup import run, with_session
-from callsheet.cli.history.table import report_nothing
+from callsheet.cli.history.lists import json_text, report_nothing
+from callsheet.cli.history.lookup import opened, with_session
 from callsheet.cli.options import filters, format_option, history_option
 from callsheet.cli.output import Page, new_table, visible, write
-from callsheet.history import Query, Stats, Store, ToolStats
+from callsheet.history import Query, Stats, ToolStats
 from callsheet.report.humanize import bytes_text, plural, short_duration
 from callsheet.report.json import JsonObject
 
@@ -21,11 +20,10 @@ from callsheet.report.json import JsonObject
 @filters
 @format_option("table json", "table: for people. json: for machines.")
 @history_option
-def stats(query: Query, session: str | None, format_: str | None, url: str | None) -> int:
+def stats(query: Query, session: str | None, format_: str | None, history: str | None) -> None:
     """Count calls, failures, durations and bytes, for each tool and in all."""
     as_json = format_ == "json"
-
-    def work(store: Store) -> int:
+    with opened(history, empty=None if as_json else "") as store:
         wanted = with_session(store, query, session)
         found = store.stats(wanted)
         if as_json:
@@ -34,13 +32,9 @@ def stats(query: Query, session: str | None, format_: str | None, url: str | Non
             report_nothing(store, wanted)
         else:
             page = Page()
-            for name, text in _overview(found, store.url):
-                page.line((name.ljust(12), "dim"), (text, ""), hang=12)
-            page.blank()
+            page.facts(_overview(found, store.url))
+            page.line()
             _show_tools(page, found.tools)
-        return 0
-
-    return run(url, work, empty=None if as_json else "")
 
 
 def stats_object(stats: Stats, url: str) -> JsonObject:
@@ -78,7 +72,7 @@ def stats_object(stats: Stats, url: str) -> JsonObject:
 def _overview(stats: Stats, url: str) -> Iterator[tuple[str, str]]:
     ends = [f"{stats.failed:,} ({stats.failed / stats.calls:.0%}) failed"] if stats.failed else []
     ends += [f"{stats.open:,} open"] if stats.open else []
-    yield "store", f"{visible(url)}, {bytes_text(stats.file_bytes)}"
+    yield "store", f"{url}, {bytes_text(stats.file_bytes)}"
     yield "calls", ", ".join([f"{stats.calls:,}", *ends])
     yield "sessions", f"{stats.sessions:,}, with {plural(stats.messages, 'message')}"
     if stats.oldest is not None and stats.newest is not None:
@@ -94,12 +88,16 @@ def _overview(stats: Stats, url: str) -> Iterator[tuple[str, str]]:
 
 
 def _show_tools(page: Page, tools: Sequence[ToolStats]) -> None:
+    from rich.table import Column
     from rich.text import Text
 
-    table = new_table(page.width)
-    table.add_column("TOOL", style="cyan", no_wrap=True, overflow="ellipsis", ratio=1)
-    for name, style in (("CALLS", ""), ("FAILED", "red"), ("P50", ""), ("P95", ""), ("JSON", "")):
-        table.add_column(name, style=style, justify="right", no_wrap=True)
+    table = new_table(
+        Column("TOOL", style="cyan", no_wrap=True, overflow="ellipsis", ratio=1),
+        Column("CALLS", justify="right", no_wrap=True),
+        Column("FAILED", justify="right", no_wrap=True, style="red"),
+        *(Column(name, justify="right", no_wrap=True) for name in ("P50", "P95", "JSON")),
+        expand=page.is_terminal,
+    )
     for tool in tools:
         took = ["" if ms is None else short_duration(ms) for ms in (tool.p50, tool.p95)]
         name = Text(visible(tool.name) or "(none)")

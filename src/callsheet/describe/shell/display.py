@@ -7,7 +7,6 @@ harmless part. Parts that are known to be harmless are left out first.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from callsheet.describe.paths import PathContext
@@ -15,11 +14,11 @@ from callsheet.describe.shell.judge import is_harmless
 from callsheet.describe.titles import (
     ELLIPSIS,
     LINE_BREAK,
+    PICTURES,
     cut_end,
     isolate,
     one_line,
     width,
-    with_pictures,
 )
 
 _TOKEN = re.compile(r"\\.|'[^'⏎]*'|[<>]&|&>|\$\(|[`;|&()\"⏎]")
@@ -47,7 +46,7 @@ def show_command(command: str, limit: int, workspace: PathContext) -> str:
         and "  " not in command
     ):
         return command.strip()
-    command = with_pictures(workspace.clean(command))
+    command = workspace.clean(command).translate(PICTURES)
     line = one_line(command[:_MAX_LENGTH], LINE_BREAK)
     if len(command) > _MAX_LENGTH:
         line += ELLIPSIS
@@ -63,39 +62,26 @@ def _shortened(parts: list[Part], limit: int) -> str:
     safe = [place < _JUDGED and is_harmless(part.text) for place, part in enumerate(parts)]
     by_harm = sorted(range(len(parts)), key=safe.__getitem__)
     for count in range(min(_SHOWN, len(parts)), 0, -1):
-        shown = sorted(by_harm[:count])
-        pieces = _with_gaps(parts, shown)
+        pieces = _with_gaps(parts, by_harm[:count])
         room = limit - sum(width(piece.glue) + (piece.text == ELLIPSIS) for piece in pieces)
-        if room >= _LEAST * count:
-            shares = _shares([piece.text for piece in pieces if piece.text != ELLIPSIS], room)
-            return "".join(
-                piece.glue
-                + (piece.text if piece.text == ELLIPSIS else cut_end(piece.text, next(shares)))
-                for piece in pieces
-            )
+        if room < _LEAST * count:
+            continue
+        widths = [width(piece.text) for piece in pieces if piece.text != ELLIPSIS]
+        # The short parts are whole, and the long ones share the rest.
+        share = next(n for n in range(room, 0, -1) if sum(min(n, one) for one in widths) <= room)
+        return "".join(piece.glue + cut_end(piece.text, share) for piece in pieces)
     return ""
 
 
 def _with_gaps(parts: list[Part], shown: list[int]) -> list[Part]:
     """Return the parts that are shown, and one ellipsis for all that are left out between two of them."""
     pieces: list[Part] = []
-    after = 0
-    for which in (*shown, len(parts)):
-        if which > after:
-            pieces.append(Part(parts[after].glue, ELLIPSIS))
-        pieces += parts[which : which + 1]
-        after = which + 1
+    for place, part in enumerate(parts):
+        if place in shown:
+            pieces.append(part)
+        elif place == 0 or place - 1 in shown:
+            pieces.append(Part(part.glue, ELLIPSIS))
     return pieces
-
-
-def _shares(texts: list[str], room: int) -> Iterator[int]:
-    """Yield the columns of each text, so that the short ones are whole and the long ones share the rest."""
-    shares: dict[int, int] = {}
-    order = sorted(range(len(texts)), key=lambda which: width(texts[which]))
-    for place, which in enumerate(order):
-        shares[which] = min(room // (len(order) - place), width(texts[which]))
-        room -= shares[which]
-    yield from map(shares.__getitem__, range(len(texts)))
 
 
 def _parts(line: str) -> list[Part]:

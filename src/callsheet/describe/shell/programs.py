@@ -1,162 +1,140 @@
-"""The programs that are known to do no harm: the rows of `programs.toml`.
+"""What is known of programs: what "always allow" may mean of a command, and what does no harm.
 
-A row lists the options that are harmless; only where a program can do harm by very few words
-(`find -delete`), it lists those. Words that the shell could turn into options are refused. What has no
-row is never harmless.
+`programs.toml` lists the programs and, for each, every option and the form of the arguments that it may have:
+those by which it runs no other program, and writes nothing. `git status -s` and `git status` are both `git
+status`; a command with anything that is not listed there is only what it is itself.
 """
 
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Iterator, KeysView
+from collections.abc import Iterable
 from functools import cache
-from importlib.resources import files
-from typing import Literal, NamedTuple
+from itertools import chain, repeat
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from callsheet.describe.shell.parser import Simple, Word
+from callsheet.describe.shell.parser import Unsure, sole_command
+from callsheet.describe.tables import read_table
 
-_GIVES_PATTERN = re.compile(r"-[A-Za-z]*[ef]|--regexp(?:=.*)?|--file(?:=.*)?|--files")
+Form: TypeAlias = Literal["number", "name", "path", "text", "lines"]
+
+_FORMS = {
+    "number": re.compile(r"[+-]?\d{1,9}").fullmatch,
+    "name": re.compile(r"[A-Za-z0-9_][\w.:@/-]*", re.ASCII).fullmatch,
+    "path": re.compile(r"(?!.*(?:^|/)\.\.(?:/|$))[\w.][\w./:,@^~+ -]*").fullmatch,
+    "text": re.compile(r"[^-~\0][^\0]*", re.DOTALL).fullmatch,
+    "lines": re.compile(r"\d{1,9}(?:,(?:\d{1,9}|\$))?p").fullmatch,
+}
+"""What arguments may be. A path does not lead outside, as far as its text shows, and is no option."""
+
+_ANYWHERE = re.compile(r"[^-(!\0][^\0]*").fullmatch
+"""A path wherever it leads, for reading does no harm; but no sign of find's own language."""
+
+_COUNT = re.compile(r"-\d{1,9}").fullmatch
+_ANY = "*"
 
 
 class Program(Struct, frozen=True, forbid_unknown_fields=True):
-    """A row: programs, and the words by which they do no harm. `programs.toml` explains the fields."""
+    """A row: programs, each with its subcommand, and the words that may follow. The table explains it."""
 
-    names: str
-    begins: str | None = None
-    options: str | None = None
-    refuse: str | None = None
-    files: Literal["operands", "after_pattern", "before_tests"] | None = None
-    valued: str = "(?!)"
-    harmless: tuple[str, ...] = ()
-    harmful: tuple[str, ...] = ()
+    commands: tuple[str, ...]
+    examples: tuple[str, ...]
+    flags: frozenset[str] = frozenset()
+    clusters: bool = False
+    counts: bool = False
+    values: dict[str, Form] = {}
+    arguments: tuple[Form, ...] = ()
+    repeats: bool = False
+    line: str = "(?!)"
+    anything: bool = False
+    always: bool = True
+    runs: bool = False
 
-    @property
-    def takes_anything(self) -> bool:
-        """Whether it does no harm whatever words it has."""
-        return self.begins is self.options is self.refuse is None
+    def files_among(self, words: list[str], anywhere: bool = True) -> list[str] | None:
+        """Return the words that are paths; None if not all words that follow the command are listed.
 
-    def covers(self, words: Simple) -> bool:
-        """Whether the program does no harm with these words."""
-        if self.takes_anything:
+        Args:
+            words: The words that follow the command.
+            anywhere: Whether paths may lead out of the directory.
+        """
+        paths: list[str] = []
+        more: Iterable[Form] = repeat(self.arguments[-1]) if self.repeats else ()
+        forms = chain[Form](self.arguments, more)
+        rest = iter(words)
+        for word in rest:
+            if word[:1] != "-":
+                form = next(forms, None)
+                if form == "path":
+                    paths.append(word)
+                if form is None or not _has_form(form, word, anywhere):
+                    return None
+            elif word in self.values:
+                if not _has_form(self.values[word], next(rest, ""), anywhere):
+                    return None
+            elif not self._is_option(word):
+                return None
+        return paths
+
+    def _is_option(self, word: str) -> bool:
+        if word in self.flags or (self.counts and _COUNT(word)):
             return True
-        rest = words[self._size :]
+        name, equals, value = word.partition("=")
+        if equals and name in self.values:
+            return _has_form(self.values[name], value)
+        if self.values.get(word[:2]) == "number":
+            return _has_form("number", word[2:])
         return (
-            all(word.sure for word in words)
-            and (self.begins is None or self._begin(words) is not None)
-            and all(self._allows(word.text) for word in rest)
+            self.clusters and len(word) > 2 and all(f"-{sign}" in self.flags for sign in word[1:])
         )
 
-    def read_files(self, words: Simple) -> Iterator[tuple[str, int | None]]:
-        """Return the files among the words, each with its line if the words name one."""
-        begin = self._begin(words) if self.begins else None
-        line = int(begin["line"]) or None if begin else None
-        for word in self._file_words(words[self._size :]):
-            if word.sure:
-                yield word.text, line
 
-    @property
-    def _size(self) -> int:
-        """How many words `begins` is about."""
-        return 0 if self.begins is None else self.begins.count(" ") + 1
-
-    def _begin(self, words: Simple) -> re.Match[str] | None:
-        text = " ".join(word.text for word in words[: self._size])
-        return _compiled(self.begins or "").fullmatch(text)
-
-    def _allows(self, text: str) -> bool:
-        if self.options is not None and text[:1] == "-" and text not in ("-", "--"):
-            return _compiled(self.options).fullmatch(text) is not None
-        return self.refuse is None or _compiled(self.refuse).fullmatch(text) is None
-
-    def _file_words(self, words: Simple) -> Iterator[Word]:
-        if self.files == "before_tests":
-            for word in words:
-                if word.text.startswith("-") or word.text in ("(", "!"):
-                    return
-                yield word
-        elif self.files is not None:
-            skipped = self.files == "operands" or any(
-                _GIVES_PATTERN.fullmatch(word.text) for word in words
-            )
-            for word in self._operands(words):
-                if skipped:
-                    yield word
-                skipped = True
-
-    def _operands(self, words: Simple) -> Iterator[Word]:
-        """Return the words that are neither options nor their values."""
-        is_value = False
-        for word in words:
-            if word.text.startswith("-") and word.text != "-":
-                is_value = _compiled(self.valued).fullmatch(word.text) is not None
-            else:
-                if not is_value:
-                    yield word
-                is_value = False
-
-
-class _ProgramTables(NamedTuple):
-    programs: dict[str, list[Program]]
-    wrappers: dict[str, Program]
+def _has_form(form: Form, word: str, anywhere: bool = False) -> bool:
+    return (_ANYWHERE if anywhere and form == "path" else _FORMS[form])(word) is not None
 
 
 @cache
-def _tables() -> _ProgramTables:
-    text = files("callsheet.describe.shell").joinpath("programs.toml").read_text(encoding="utf-8")
-    raw = tomllib.loads(text)
-    programs: dict[str, list[Program]] = {}
-    for row in msgspec.convert(raw["program"], list[Program]):
-        for name in row.names.split():
-            programs.setdefault(name, []).append(row)
-    wrappers = msgspec.convert(raw["wrapper"], list[Program])
-    return _ProgramTables(programs, {name: row for row in wrappers for name in row.names.split()})
-
-
-def program_of(name: str, words: Simple) -> Program | None:
-    """Return the row that covers a program with these words; None if it may do harm."""
-    return next((row for row in _tables().programs.get(name, ()) if row.covers(words)), None)
-
-
-def program_names() -> KeysView[str]:
-    """Return the names of all programs that have a row."""
-    return _tables().programs.keys()
-
-
-def wrapper_of(name: str) -> Program | None:
-    """Return the row of a program that runs the command that follows it."""
-    return _tables().wrappers.get(name)
-
-
-def takes_anything(name: str) -> bool:
-    """Whether a program does no harm whatever words it has."""
-    rows = _tables().programs.get(name, ())
-    return any(row.takes_anything for row in rows)
+def programs() -> dict[str, list[tuple[list[str], Program]]]:
+    """Return the commands by program, those with most words first, each with its row."""
+    listed = msgspec.convert(read_table("shell/programs.toml")["program"], list[Program])
+    commands = [(command.split(), row) for row in listed for command in row.commands]
+    commands.sort(key=lambda one: -len(one[0]))
+    by_program: dict[str, list[tuple[list[str], Program]]] = {}
+    for words, row in commands:
+        by_program.setdefault(words[0], []).append((words, row))
+    return by_program
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.DOTALL)
+def program_names() -> frozenset[str]:
+    """Return the names of the programs that may do no harm."""
+    rows = programs().items()
+    return frozenset(name for name, listed in rows if not all(row.runs for _, row in listed))
 
 
-# Variables
+def find_program(words: list[str]) -> tuple[Program | None, int]:
+    """Return the row of a command, if there is one, and how many words name it."""
+    for command, row in programs().get(words[0], ()):
+        *fixed, last = command
+        begin, named = words[: len(fixed)], words[len(fixed) : len(command)]
+        if (
+            begin == fixed
+            and named
+            and (named[0] == last or (last == _ANY and _has_form("name", named[0])))
+        ):
+            return row, len(command)
+    return None, 0
 
-_HARMLESS_NAMES = re.compile(
-    r"LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|TERM|COLORTERM|COLUMNS"
-    r"|LINES|CI"
-)
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=", re.ASCII)
 
-
-def is_assignment(word: str) -> bool:
-    """Whether a word sets a variable, for `env`."""
-    return _ASSIGNMENT.match(word) is not None
-
-
-def is_harmless_assignment(word: str) -> bool:
-    """Whether a word sets a variable by which no harmless program does harm (as with PAGER)."""
-    match = _ASSIGNMENT.match(word)
-    return match is not None and _HARMLESS_NAMES.fullmatch(match[1]) is not None
+def scope_of_command(command: str) -> str | None:
+    """Return what all commands that are like this one have in common; None if it is one of its own."""
+    try:
+        words = sole_command(command)
+    except Unsure:
+        return None
+    row, size = find_program(words)
+    if row is None or not row.always or row.files_among(words[size:], anywhere=False) is None:
+        return None
+    return " ".join(words[:size])

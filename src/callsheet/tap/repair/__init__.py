@@ -1,9 +1,9 @@
 """Repair what another agent has reported of a call, in a list of small stages with one job each.
 
-The repair is a pure function of what is known now (`Known`, in `context.py`). So it can be run again
-after each update, and returns the same in front of an agent as over a recording. A stage changes the
-`CallDraft`, and may rely on what the stages before it have found: the name leads to the input, both lead
-to the kind, and all of them to the title.
+The repair is a pure function of what is known now (a `CallDraft`, in `draft.py`). So it can be run again
+after each update, and returns the same in front of an agent as over a recording. A stage takes a draft and
+returns it or a better one, and may rely on what the stages before it have found: the name leads to the
+input, both lead to the kind, and all of them to the title.
 """
 
 from __future__ import annotations
@@ -11,49 +11,61 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from callsheet.observe.model import many, text
-from callsheet.tap.repair.card_content import contents
-from callsheet.tap.repair.context import CallDraft, Known
-from callsheet.tap.repair.description import ask_no_less, know_kind, reported_kind
+from callsheet.tap.repair.card_content import complete_content, is_diff
+from callsheet.tap.repair.description import ask_no_less, find_kind, reported_kind
+from callsheet.tap.repair.draft import CallDraft
 from callsheet.tap.repair.infer_input import restore_input
-from callsheet.tap.repair.locations import find_places
+from callsheet.tap.repair.locations import find_locations
 
 from .names import name_tool
-from .outcome import outcome
-from .titles import say_title
+from .outcome import find_outcome
+from .titles import find_title
 
-__all__ = ["STAGES", "CallDraft", "Known", "repaired"]
+__all__ = ["STAGES", "CallDraft", "repaired"]
 
-Stage = Callable[[Known, CallDraft], None]
+Stage = Callable[[CallDraft], CallDraft]
 
 STAGES: tuple[Stage, ...] = (
     name_tool,
     restore_input,
-    know_kind,
-    outcome,
-    contents,
-    find_places,
-    say_title,
+    find_kind,
+    find_outcome,
+    complete_content,
+    find_locations,
+    find_title,
     ask_no_less,
 )
 """The stages, in the order in which they run."""
 
 
-def repaired(known: Known) -> CallDraft:
-    """Return what a client is to be sent of a call: what the agent reported, after all stages."""
-    draft = as_reported(known)
+def repaired(draft: CallDraft, status: str | None = None) -> CallDraft:
+    """Return the next draft of a call: what the agent has reported by now, after all stages."""
+    draft = as_reported(draft, status)
     for stage in STAGES:
-        stage(known, draft)
+        draft = stage(draft)
     return draft
 
 
-def as_reported(known: Known) -> CallDraft:
-    """Return a call as the agent has reported it, also in permission requests; nothing is repaired."""
-    reported = {**known.asked, **known.call.fields}
+def as_reported(before: CallDraft, status: str | None = None) -> CallDraft:
+    """Return the next draft of a call, as the agent has reported it by now; nothing is repaired.
+
+    Args:
+        before: The draft before it.
+        status: The status to assume instead of the reported one, if any.
+    """
+    call = before.call
+    reported = {**call.asked, **call.fields}
     return CallDraft(
+        call=call,
+        describer=before.describer,
+        earlier_input=before.raw_input,
+        earlier_diffs=list(filter(is_diff, before.content)) or before.earlier_diffs,
+        earlier_title=before.title,
+        had_own_title=before.has_own_title,
         name=text(reported.get("name")) or "",
         title=text(reported.get("title")) or "",
-        kind=reported_kind(known) or text(reported.get("kind")),
-        status=known.status or known.call.status or text(known.asked.get("status")),
+        kind=reported_kind(call) or text(reported.get("kind")),
+        status=status or call.status or text(call.asked.get("status")),
         content=many(reported.get("content")),
         locations=many(reported.get("locations")),
         raw_input=reported.get("rawInput"),

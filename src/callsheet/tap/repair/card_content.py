@@ -19,10 +19,10 @@ from callsheet.describe import arguments as roles
 from callsheet.limits.content import IN_CONTENT
 from callsheet.observe.evidence import is_blank, raw_text, results_in, shows_something, texts
 from callsheet.observe.exit_codes import exit_of
-from callsheet.observe.model import Json, many, obj, text
+from callsheet.observe.model import Json, ObservedCall, many, obj, text
 from callsheet.report.status import Reason
-from callsheet.tap.repair.context import FINAL, CallDraft, Known, in_acp
-from callsheet.tap.repair.outcome import as_drafted
+from callsheet.tap.repair.draft import CallDraft
+from callsheet.tap.repair.outcome import as_drafted, in_acp
 
 _BAD = ("failed", "cancelled")
 _AS_IT_IS = ("execute", "read", "search")
@@ -38,115 +38,103 @@ _PHRASES = {
 }
 
 
-def contents(known: Known, draft: CallDraft) -> None:
+def complete_content(draft: CallDraft) -> CallDraft:
     """Repair a call's content: the form of its items, missing diffs, and at its end the result."""
-    before = draft.content
-    is_v2 = known.connection.is_v2
-    has_ended = draft.status in FINAL
-    draft.content = in_form(_reported(known, draft), is_v2=is_v2, is_growing=not has_ended)
+    content = in_form(_reported(draft), is_v2=draft.is_v2, is_growing=not draft.has_ended)
     if draft.status not in _BAD:
-        _keep_diffs(known, draft, is_v2=is_v2)
-    if has_ended:
-        own = _own(known, draft)
-        came = _what_came(known, draft, own)
-        if came:
-            draft.content = [*own, *came]
-    if draft.content is not before:
-        draft.repaired.add("content")
+        content = [*content, *missing] if (missing := _lost_diffs(draft, content)) else content
+    if draft.has_ended:
+        own = _own(draft, content)
+        came = _what_came(draft, own)
+        content = [*own, *came] if came else content
+    return draft if content is draft.content else draft.with_repair("content", content=content)
 
 
-def _reported(known: Known, draft: CallDraft) -> list[Any]:
+def _reported(draft: CallDraft) -> list[Any]:
     """Return the content as a list, also where the agent sent a single item instead of one."""
     if draft.content:
         return draft.content
-    reported = known.call.fields.get("content", known.asked.get("content"))
+    reported = draft.call.fields.get("content", draft.call.asked.get("content"))
     return [reported] if reported and type(reported) in (str, dict) else draft.content
 
 
-def _keep_diffs(known: Known, draft: CallDraft, *, is_v2: bool) -> None:
-    """Add the diffs that were shown before, if none is shown any more; else those of the input."""
-    for earlier in (known.asked.get("content"), known.diffs, known.call.opening.get("content")):
+def _lost_diffs(draft: CallDraft, content: list[Any]) -> list[Any]:
+    """Return the diffs that were shown before, if none is shown any more; else those of the input."""
+    call, shows_diff = draft.call, any(map(is_diff, content))
+    for earlier in (call.asked.get("content"), draft.earlier_diffs, call.opening.get("content")):
         found = list(filter(is_diff, many(earlier)))
         if found:
-            if not any(map(is_diff, draft.content)):
-                draft.content = [*draft.content, *in_form(found, is_v2=is_v2)]
-            return
-    is_known = is_v2 or draft.is_streaming or any(map(is_diff, draft.content)) or _is_ours(known)
-    if draft.kind == "edit" and not is_known and (made := diffs_in(draft.raw_input)):
-        draft.content = [*draft.content, *made]
+            return [] if shows_diff else in_form(found, is_v2=draft.is_v2)
+    is_known = draft.is_v2 or draft.is_streaming or shows_diff or _is_ours(call)
+    return diffs_in(draft.raw_input) if draft.kind == "edit" and not is_known else []
 
 
-def _what_came(known: Known, draft: CallDraft, own: list[Any]) -> list[Any]:
+def _what_came(draft: CallDraft, own: list[Any]) -> list[Any]:
     """Return the items to add: the result, where the content shows nothing of it, and why it failed."""
     came: list[Any] = []
-    call = known.call
+    call = draft.call
     if not call.output_bytes:
         # A terminal with the call's own id is the agent's, and it has shown no output.
         own = [item for item in own if terminal_in(item) != call.id]
     if not call.output_bytes and not shows_something(own):
         came.extend(_result(draft.raw_output, draft.kind))
     if draft.status == "completed" and not (came or shows_something(own)):
-        came.extend(_no_result(known, draft))
+        came.extend(_no_result(draft))
     if draft.status in _BAD:
-        why = _why(known, draft, [*own, *came])
+        why = _why(draft, [*own, *came])
         if why is not None:
             came.append(why)
     return came
 
 
-def _no_result(known: Known, draft: CallDraft) -> Iterator[Any]:
+def _no_result(draft: CallDraft) -> Iterator[Any]:
     """Yield an item stating that the result is unknown, unless there is one, even an empty one."""
-    call = known.call
-    is_ours = "callsheet" in obj(call.fields.get("_meta"))
-    if (
-        draft.raw_output is None
-        and not (call.output_bytes or is_ours)
-        and draft.kind not in _SILENT
-    ):
-        yield text_item(known.describer.phrase("no_result"))
+    is_known = draft.raw_output is not None or draft.call.output_bytes or _is_ours(draft.call)
+    if not is_known and draft.kind not in _SILENT:
+        yield text_item(draft.describer.phrase("no_result"))
 
 
-def _is_ours(known: Known) -> bool:
+def _is_ours(call: ObservedCall) -> bool:
     """Whether a call is of an agent that uses Callsheet, and so shows all that there is."""
-    is_marked = "callsheet" in obj(known.call.fields.get("_meta"))
-    return is_marked or known.connection.agent.startswith("callsheet")
+    is_marked = "callsheet" in obj(call.fields.get("_meta"))
+    return is_marked or call.session.connection.agent.startswith("callsheet")
 
 
-def _own(known: Known, draft: CallDraft) -> list[Any]:
+def _own(draft: CallDraft, content: list[Any]) -> list[Any]:
     """Return the content that may be a result: not what only a permission request showed, no blanks."""
-    if "content" in known.call.fields:
-        return draft.content if shows_something(draft.content) else []
-    return [item for item in draft.content if obj(item).get("type") in ("diff", "terminal")]
+    if "content" in draft.call.fields:
+        return content if shows_something(content) else []
+    return [item for item in content if obj(item).get("type") in ("diff", "terminal")]
 
 
-def _why(known: Known, draft: CallDraft, content: list[Any]) -> Any:
+def _why(draft: CallDraft, content: list[Any]) -> Any:
     """Return an item that explains why a call failed, where nothing in its content does; else None."""
     shown = [found for found in texts(content) if not is_blank(found)]
     error = _error_in(draft.raw_output)
     if error and error != IN_CONTENT and not any(error in found for found in shown):
         return text_item(error)
-    if draft.reason == Reason.EXIT_CODE.value and _was_reported_as_done(known):
-        return _phrase(known, draft)
-    if shown or known.call.output_bytes or any(map(terminal_in, content)):
+    if draft.reason == Reason.EXIT_CODE.value and _was_reported_as_done(draft):
+        return _phrase(draft)
+    if shown or draft.call.output_bytes or any(map(terminal_in, content)):
         return None
     result = next(_result(draft.raw_output, draft.kind), None)
-    return result or _phrase(known, draft) or json_item(draft.raw_output)
+    return result or _phrase(draft) or json_item(draft.raw_output)
 
 
-def _was_reported_as_done(known: Known) -> bool:
-    status, _ = in_acp(known.call.status or "", is_v2=known.connection.is_v2)
+def _was_reported_as_done(draft: CallDraft) -> bool:
+    status, _ = in_acp(draft.call.status or "", is_v2=draft.is_v2)
     return status == "completed"
 
 
-def _phrase(known: Known, draft: CallDraft) -> Any:
+def _phrase(draft: CallDraft) -> Any:
     """Return an item with Callsheet's phrase for the reason or the exit code; None if there is none."""
     if draft.reason == Reason.EXIT_CODE.value:
-        found = exit_of(as_drafted(known, draft))
+        found = exit_of(as_drafted(draft))
         if found is None or found.where == "its output says exit code":
             return None
-        return text_item(known.describer.phrase("exit_code", code=found.code))
+        return text_item(draft.describer.phrase("exit_code", code=found.code))
     key = _PHRASES.get(draft.reason or "")
-    return text_item(known.describer.phrase(key)) if key is not None else None
+    return text_item(draft.describer.phrase(key)) if key is not None else None
 
 
 def _result(raw: Any, kind: str | None) -> Iterator[Any]:
@@ -199,9 +187,6 @@ _NEEDS = {
     "resource": (),
 }
 """Blocks of ACP, which are MCP's, and the texts that they can't do without."""
-
-_OTHER_WORDS = {"old_text": "oldText", "new_text": "newText", "terminal_id": "terminalId"}
-_PATCHES = ("diff", "patch", "unified_diff", "unifiedDiff")
 
 _MANY = 64
 
@@ -286,55 +271,25 @@ def _is_good(item: Any, is_v2: bool) -> bool:
 
 
 def _items_of(item: Any, is_v2: bool) -> list[Json]:
-    if type(item) is str:
-        return [text_item(item)]
+    """Return an item in ACP's form, where its meaning is clear; else as JSON, so that nothing is lost."""
     reported = obj(item)
-    block = block_item(reported)
+    if reported.get("type") == "diff" and not is_v2:
+        # Without an old text, the file is new; without a new one, it is gone.
+        old, new = text(reported.get("oldText")), text(reported.get("newText"))
+        if _has_path(reported) and (old is not None or new is not None):
+            return [{**reported, "oldText": old, "newText": new or ""}]
+    block = block_item(reported) or block_item(reported.get("content"))
     if block is not None:
         return [block]
-    if reported.get("type") == "diff" and not is_v2:
-        return _diff_of(reported)
-    if reported.get("type") == "terminal":
-        reported = _renamed(reported)
-        return [reported] if "terminalId" in reported else _shown(item)
-    if "content" in reported and reported.get("type", "content") == "content":
-        within: Any = reported["content"]
-        if type(within) is str or within.__class__ is dict:
-            return _within([within], item)
-        return _within(many(within), item)
-    shown = text(reported.get("text"))
-    return [text_item(shown)] if shown is not None else _shown(item)
-
-
-def _within(blocks: list[Any], item: Any) -> list[Json]:
-    """Return an item for each block within one item; the item as JSON if any of them is no block or text."""
-    made = [text_item(one) if type(one) is str else block_item(one) for one in blocks]
-    found = [one for one in made if one is not None]
-    return found if len(found) == len(made) else _shown(item)
-
-
-def _diff_of(reported: Json) -> list[Json]:
-    """Return a diff of v1. Without an old text, the file is new; without a new one, it is gone."""
-    diff = _renamed(reported)
-    old, new = text(diff.get("oldText")), text(diff.get("newText"))
-    if _has_path(diff) and (old is not None or new is not None):
-        return [{**diff, "oldText": old, "newText": new or ""}]
-    patch = next((found for key in _PATCHES if (found := text(reported.get(key)))), None)
-    return [text_item(fenced(patch))] if patch is not None else _shown(reported)
+    shown = (text(value) for value in (item, reported.get("text"), reported.get("content")))
+    phrase = next((one for one in shown if one is not None), None)
+    made = json_item(item) if phrase is None else text_item(phrase)
+    return [] if made is None else [made]
 
 
 def _has_path(diff: Json) -> bool:
     path = diff.get("path")
     return type(path) is str and bool(path)
-
-
-def _renamed(reported: Json) -> Json:
-    return {_OTHER_WORDS.get(key, key): value for key, value in reported.items()}
-
-
-def _shown(item: Any) -> list[Json]:
-    made = json_item(item)
-    return [] if made is None else [made]
 
 
 _PAIRS = (

@@ -12,25 +12,19 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from msgspec.structs import replace
+
 from callsheet.describe import Describer, Description
 from callsheet.describe import arguments as roles
 from callsheet.describe.classify import MAX_NAME, declared_kind, plan_of
 from callsheet.observe.model import Json, ObservedCall, obj, text
 from callsheet.report.fields import UNASKED, ToolKind
-from callsheet.tap.repair.context import CallDraft, Known
+from callsheet.tap.repair.draft import CallDraft
 from callsheet.tap.repair.names import unwrapped
 from callsheet.tap.repair.streamed_input import members_of, object_in
 
-_BY_KIND = {
-    "read": "read",
-    "edit": "edit",
-    "delete": "delete",
-    "move": "move",
-    "search": "search",
-    "execute": "bash",
-    "fetch": "fetch",
-    "switch_mode": "switch_mode",
-}
+_NAMED_LIKE_TOOLS = ("read", "edit", "delete", "move", "search", "fetch", "switch_mode")
+_BY_KIND = {kind: kind for kind in _NAMED_LIKE_TOOLS} | {"execute": "bash"}
 """Well-known tools of each kind, for calls whose own tool is unknown."""
 
 
@@ -39,16 +33,16 @@ _made: WeakKeyDictionary[ObservedCall, tuple[Describer, str, Any, Description]] 
 )
 
 
-def description_of(known: Known, draft: CallDraft) -> Description:
+def description_of(draft: CallDraft) -> Description:
     """Describe a call by what is known of it."""
     raw = draft.raw_input
     tool_input = arguments_of(raw, draft.name)
     name = draft.name or stand_in(draft.kind, tool_input)
-    made = _made.get(known.call)
-    if made is not None and made[0] is known.describer and made[1] == name and _same(made[2], raw):
+    made = _made.get(draft.call)
+    if made is not None and made[0] is draft.describer and made[1] == name and _same(made[2], raw):
         return made[3]
-    description = known.describer(name, tool_input)
-    _made[known.call] = known.describer, name, raw, description
+    description = draft.describer(name, tool_input)
+    _made[draft.call] = draft.describer, name, raw, description
     return description
 
 
@@ -87,32 +81,31 @@ _OTHER = ToolKind.OTHER
 _CHANGING = frozenset((ToolKind.EDIT, ToolKind.MOVE, ToolKind.DELETE, ToolKind.SWITCH_MODE))
 
 
-def know_kind(known: Known, draft: CallDraft) -> None:
+def find_kind(draft: CallDraft) -> CallDraft:
     """Find the kind. A kind that the agent reported stays, unless it is `other`."""
     reported = declared_kind(draft.kind)
     if reported is not None and reported != _OTHER:
-        return
-    found = _asked(known) or _described(known, draft, was_reported=reported is not None)
-    if found is not None and found != draft.kind:
-        draft.kind = found
-        draft.repaired.add("kind")
+        return draft
+    found = _asked(draft.call) or _described(draft, was_reported=reported is not None)
+    return draft if found in (None, draft.kind) else draft.with_repair("kind", kind=found)
 
 
-def ask_no_less(known: Known, draft: CallDraft) -> None:
+def ask_no_less(draft: CallDraft) -> CallDraft:
     """Set the kind that the call has while the user may be asked about it: never a laxer one."""
-    reported = reported_kind(known)
-    if draft.kind is None or _strictness(draft.kind) < _strictness(reported):
-        reported = _OTHER.value if declared_kind(reported) is None else reported
-        draft.kind_while_open = reported
+    reported = reported_kind(draft.call)
+    if draft.kind is not None and _strictness(draft.kind) >= _strictness(reported):
+        return draft
+    reported = _OTHER.value if declared_kind(reported) is None else reported
+    return replace(draft, kind_while_open=reported)
 
 
-def reported_kind(known: Known) -> str | None:
+def reported_kind(call: ObservedCall) -> str | None:
     """Return the strictest of the kinds that updates and permission requests have reported.
 
     If the updates report none, or `other`, the kind of the last request counts alone. An invalid kind counts
     as `other`.
     """
-    reported, asked, last = map(_kind_in, (known.call.fields, known.asked, known.newer))
+    reported, asked, last = map(_kind_in, (call.fields, call.asked, call.asked_since))
     if reported in (None, _OTHER) and declared_kind(last) is not None:
         return last
     return max(
@@ -134,14 +127,14 @@ def _strictness(kind: str | None) -> int:
     return 3 if kind == ToolKind.EXECUTE else 2
 
 
-def _asked(known: Known) -> str | None:
-    kind = declared_kind(text(known.asked.get("kind")))
+def _asked(call: ObservedCall) -> str | None:
+    kind = declared_kind(text(call.asked.get("kind")))
     return None if kind is None or kind == _OTHER else str(kind)
 
 
-def _described(known: Known, draft: CallDraft, *, was_reported: bool) -> str | None:
+def _described(draft: CallDraft, *, was_reported: bool) -> str | None:
     """Return the kind that `describe` finds. A guess by words never replaces a kind that was reported."""
-    found = description_of(known, draft).kind
+    found = description_of(draft).kind
     if found == _OTHER:
         return None
     if was_reported and draft.name and plan_of(draft.name[:MAX_NAME]).by_words:

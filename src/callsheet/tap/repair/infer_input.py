@@ -13,13 +13,15 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from callsheet.describe.shell.programs import program_names
 from callsheet.observe.evidence import sole_text
-from callsheet.observe.model import FINAL, Json, many, obj, text
+from callsheet.observe.model import FINAL, Json, ObservedCall, many, obj, text
 from callsheet.observe.tool_identity import diff_paths, entry_of, needs_of
-from callsheet.tap.profiles import InputOf, without_notes
-from callsheet.tap.repair.context import CallDraft, Known
-from callsheet.tap.repair.names import is_bare
+from callsheet.tap.profiles import without_notes
+from callsheet.tap.repair.draft import CallDraft
+from callsheet.tap.repair.names import is_bare, listed
 from callsheet.tap.repair.streamed_input import Streamed, object_in, streamed_in
 
 _IN_META = ("rawInput", "raw_input", "toolInput", "tool_input", "input", "arguments", "args")
@@ -31,26 +33,29 @@ _LONGEST = 64 * 1024
 _NEED_INPUT = ("edit", "delete", "move")
 
 
-def restore_input(known: Known, draft: CallDraft) -> None:
+def restore_input(draft: CallDraft) -> CallDraft:
     """Find the input, as far as it can be known, and remove streamed arguments from the content."""
-    found = _reported(known, draft.name)
-    streamed = streamed_in(known, draft)
+    call = draft.call
+    found = _reported(call, draft.name)
+    streamed = streamed_in(draft)
     if streamed is not None:
-        _hide(streamed, known, draft)
-        draft.is_streaming = streamed.whole is None and streamed.is_shown
-    elif sole_text(draft.content) == "" and known.call.status not in FINAL:
-        draft.content = []  # an empty text shows nothing, and arguments may follow in it
-        draft.is_streaming = is_empty(found)
+        draft = replace(
+            _without(streamed, draft), is_streaming=streamed.whole is None and streamed.is_shown
+        )
+    elif sole_text(draft.content) == "" and call.status not in FINAL:
+        # An empty text shows nothing, and arguments may follow in it.
+        draft = replace(draft, content=[], is_streaming=is_empty(found))
     if is_empty(found):
-        found = _guessed(found, known, draft) if streamed is None else _read(streamed, known)
-    if is_empty(found) and not is_empty(known.earlier):
-        found = known.earlier  # it was found earlier, in something that is no longer reported
+        found = _guessed(found, draft) if streamed is None else _read(streamed, call)
+    if is_empty(found) and not is_empty(draft.earlier_input):
+        found = draft.earlier_input  # it was found in something that is no longer reported
     elif found is None and type(draft.raw_input) is str:
         found = _as_object(draft.raw_input)
-    if found is not None:
-        if found is not known.call.fields.get("rawInput"):
-            draft.repaired.add("input")
-        draft.raw_input = found
+    if found is None:
+        return draft
+    if found is call.fields.get("rawInput"):
+        return replace(draft, raw_input=found)
+    return draft.with_repair("input", raw_input=found)
 
 
 def is_empty(value: Any) -> bool:
@@ -58,12 +63,13 @@ def is_empty(value: Any) -> bool:
     return value is None or (type(value) in (dict, list, str) and not value)
 
 
-def _reported(known: Known, name: str) -> Any:
+def _reported(call: ObservedCall, name: str) -> Any:
     """Return the input that updates and permission requests have reported, merged where they differ."""
-    call = known.call
     reported = call.fields.get("rawInput")
-    own = _as_object(call.given if is_empty(reported) and call.given is not None else reported)
-    asked = _as_object(known.asked.get("rawInput"))
+    own = _as_object(
+        call.last_input if is_empty(reported) and call.last_input is not None else reported
+    )
+    asked = _as_object(call.asked.get("rawInput"))
     if is_empty(asked):
         return own
     if is_empty(own):
@@ -71,8 +77,8 @@ def _reported(known: Known, name: str) -> Any:
     needs = needs_of(name)
     if needs and _has(asked, needs) and not _has(own, needs):
         return {**obj(own), **asked}
-    newer = _as_object(known.newer.get("rawInput"))
-    if is_empty(newer) or not _says_otherwise(own, newer, needs):
+    newer = _as_object(call.asked_since.get("rawInput"))
+    if is_empty(newer) or not _differs(own, newer, needs):
         return own
     # The agent asks for something else than it has announced, or for more: this is what would be run.
     if not obj(own) or not obj(newer):
@@ -85,7 +91,7 @@ def _has(arguments: Any, needs: tuple[str, ...]) -> bool:
     return not obj(arguments).keys().isdisjoint(needs)
 
 
-def _says_otherwise(own: Any, newer: Any, needs: tuple[str, ...]) -> bool:
+def _differs(own: Any, newer: Any, needs: tuple[str, ...]) -> bool:
     """Whether the newer input differs from the other or has more, and not only other names for the same."""
     known, reported = obj(own), obj(newer)
     if not known or not reported:
@@ -108,41 +114,43 @@ def _as_object(raw: Any) -> Any:
     return raw if whole is None else whole
 
 
-def _read(found: Streamed, known: Known) -> Any:
+def _read(found: Streamed, call: ObservedCall) -> Any:
     """Return streamed arguments: as an object; what was never closed, as the text that was sent."""
     if found.whole is not None:
         return found.whole
-    is_over = not found.is_shown or known.call.status in FINAL or known.call.is_left
+    is_over = not found.is_shown or call.status in FINAL or call.is_left
     return found.text if is_over else found.parts() or None
 
 
-def _hide(found: Streamed, known: Known, draft: CallDraft) -> None:
+def _without(found: Streamed, draft: CallDraft) -> CallDraft:
     """Remove arguments from the content. While a permission request is open, show its content instead."""
-    if found.is_shown:
-        is_asked = any(one.answered is one.withdrawn is None for one in known.call.questions)
-        draft.content = found.rest or (many(known.asked.get("content")) if is_asked else [])
-        draft.repaired.add("content")
+    if not found.is_shown:
+        return draft
+    call = draft.call
+    is_asked = any(one.answered is one.withdrawn is None for one in call.questions)
+    content = found.rest or (many(call.asked.get("content")) if is_asked else [])
+    return draft.with_repair("content", content=content)
 
 
-def _guessed(reported: Any, known: Known, draft: CallDraft) -> Any:
+def _guessed(reported: Any, draft: CallDraft) -> Any:
     """Return an input found elsewhere, unless the reported empty input may well be correct."""
     if reported is not None and not needs_of(draft.name) and draft.kind not in _NEED_INPUT:
         return reported
-    if draft.title and draft.title == known.describer(draft.name).title:
-        return _in_meta(
-            known
-        )  # another tap made the title without an input, so it is no evidence of one
+    call, input_of = draft.call, draft.profile.input_of
+    if draft.title and draft.title == draft.describer(draft.name).title:
+        # Another tap made the title without an input, so it is no evidence of one.
+        return _in_meta(call)
     return (
-        _in_meta(known)
-        or _in_question(known)
-        or _of_profile(known.profile.input_of, known)
-        or input_by_clues(known, draft)
+        _in_meta(call)
+        or _in_question(call)
+        or (None if input_of is None else input_of(call))
+        or input_by_clues(draft)
     )
 
 
-def _in_meta(known: Known) -> Json | None:
+def _in_meta(call: ObservedCall) -> Json | None:
     """Return the input in `_meta`, also within an agent's own object there."""
-    for meta in (known.call.fields.get("_meta"), known.asked.get("_meta")):
+    for meta in (call.fields.get("_meta"), call.asked.get("_meta")):
         reported = obj(meta)
         for corner in (reported, *map(obj, reported.values())) if reported else ():
             for key in _IN_META:
@@ -153,9 +161,9 @@ def _in_meta(known: Known) -> Json | None:
     return None
 
 
-def _in_question(known: Known) -> Json | None:
+def _in_question(call: ObservedCall) -> Json | None:
     """Return the input that a permission request shows as a text: `Input: {…}`, in JSON or in Python."""
-    shown = sole_text(many(known.asked.get("content"))) or ""
+    shown = sole_text(many(call.asked.get("content"))) or ""
     match = _SHOWN(shown) if len(shown) <= _LONGEST else None
     if match is None:
         return None
@@ -166,10 +174,6 @@ def _in_question(known: Known) -> Json | None:
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             return None
     return obj(whole) or None
-
-
-def _of_profile(find: InputOf | None, known: Known) -> Any:
-    return None if find is None else find(known)
 
 
 SMALL = 2000
@@ -193,45 +197,36 @@ _FIRST_WORD = re.compile(
 ).match
 _SURELY_SHELL = re.compile(r"(?:^|\s)--?[A-Za-z]|[|;<>]|&&|\$[\w({]|\s[\w.~-]*/|=\S")
 
-_MORE = (
-    "ack ag apt apt-get awk base64 brew bash bun bundle cargo chmod chown cmake composer cp deno "
-    "docker dotnet flask gcc go gradle gunzip gzip helm java javac kill kubectl ln make mkdir mv "
-    "mvn mypy nix node npm npx patch perl php pip pip3 pkill pnpm poetry pwsh py pytest python "
-    "python3 rake rm rmdir rsync ruby ruff rustc rustup scp sh ssh sudo swift tar terraform touch "
-    "tsc uv uvx vim xcodebuild yarn zip zsh curl export gawk gh git lsof mawk tee unzip wait wget "
-    "yq zcat zgrep"
-)
-_PROGRAMS = frozenset(_MORE.split())
-"""Words that a command line begins with. A title that begins with another may be a phrase."""
+_PROGRAMS = listed("programs")
 
 
-def input_by_clues(known: Known, draft: CallDraft) -> Json | None:
+def input_by_clues(draft: CallDraft) -> Json | None:
     """Return what is known of an input by the call's diffs, locations and title; None if nothing is."""
     entry = entry_of(draft.name)
     kind = draft.kind if draft.kind not in (None, "other") else entry.kind.value if entry else None
     if kind in ("edit", None):
-        for content in (draft.content, known.asked.get("content"), known.diffs):
+        for content in (draft.content, draft.call.asked.get("content"), draft.earlier_diffs):
             found = _by_diffs(many(content))
             if found:
                 return found
     title = draft.title.strip()
     if kind in _ON_FILES:
-        is_path = kind != "move" and not known.earlier and _PATH(title)
-        return _by_places(draft.locations) or as_given("path", title if is_path else "")
+        is_path = kind != "move" and not draft.earlier_input and _PATH(title)
+        return _by_places(draft.locations) or _one_argument("path", title if is_path else "")
     if is_bare(title, draft.name, draft.kind, None):
         return None
     if kind == "execute":
-        return as_given("command", _shown_command(known) or command_in(title))
+        return _one_argument("command", _shown_command(draft.call) or command_in(title))
     if kind == "search":
         match = _QUOTED(title) or _SOUGHT(title)
-        return as_given("pattern", match["quoted"] if match else "")
+        return _one_argument("pattern", match["quoted"] if match else "")
     if kind == "fetch":
         found = _ADDRESS.findall(title)
-        return as_given("url", found[0] if len(found) == 1 else "")
+        return _one_argument("url", found[0] if len(found) == 1 else "")
     return None
 
 
-def as_given(key: str, value: str) -> Json | None:
+def _one_argument(key: str, value: str) -> Json | None:
     """Return an input of one argument; None if the argument is empty."""
     return {key: value} if value else None
 
@@ -250,9 +245,9 @@ def command_in(title: str) -> str:
     return title if is_command else ""
 
 
-def _shown_command(known: Known) -> str:
+def _shown_command(call: ObservedCall) -> str:
     """Return the command that an announcement shows after a prompt, before there can be any output."""
-    match = _PROMPT(sole_text(many(known.call.opening.get("content"))) or "")
+    match = _PROMPT(sole_text(many(call.opening.get("content"))) or "")
     return match["quoted"].strip() if match is not None else ""
 
 

@@ -11,8 +11,8 @@ from callsheet.describe.paths import MAX_LOCATIONS, PathContext
 from callsheet.observe.model import Json, many, obj, text
 from callsheet.observe.tool_identity import diff_paths
 from callsheet.report.fields import ToolCallLocation
-from callsheet.tap.repair.context import CallDraft, Known
 from callsheet.tap.repair.description import description_of
+from callsheet.tap.repair.draft import CallDraft
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\").match
 _LINK = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+://", re.IGNORECASE).match
@@ -23,23 +23,31 @@ _LONG = 8
 _STEP = re.compile(r"(?:^|[\\/])\.{1,2}(?:[\\/]|$)").search
 
 
-def find_places(known: Known, draft: CallDraft) -> None:
+def find_locations(draft: CallDraft) -> CallDraft:
     """Find locations where there are none, and make paths absolute, if the directory is known."""
-    draft.locations = _openable(draft, draft.locations)
-    draft.content = _with_whole_paths(draft)
-    if not draft.locations:
-        _locate(known, draft)
-    draft.locations = _mended(draft, draft.locations, known)
-    draft.content = _mended(draft, draft.content, known)
+    locations = _openable(draft.locations)
+    if locations is not draft.locations:
+        draft = draft.with_repair("paths", locations=locations)
+    content = _with_whole_paths(draft)
+    if content is not draft.content:
+        draft = draft.with_repair("paths", content=content)
+    if not locations:
+        found = _openable(many(draft.call.asked.get("locations"))) or list(_shown(draft))
+        if found:
+            draft = draft.with_repair("locations", locations=found[-MAX_LOCATIONS:])
+    locations, content = _corrected(draft, draft.locations), _corrected(draft, content)
+    if locations is draft.locations and content is draft.content:
+        return draft
+    return draft.with_repair("paths", locations=locations, content=content)
 
 
-def _openable(draft: CallDraft, reported: list[Any]) -> list[Any]:
-    """Return places in ACP's form, without what no editor can open: links to the web, and empty paths."""
+def _openable(reported: list[Any]) -> list[Any]:
+    """Return places in ACP's form, without what no editor can open: links to the web, and empty paths.
+
+    If all of them are good, that is the same list.
+    """
     places = [place for one in reported if (place := _place(one)) is not None]
-    if len(places) == len(reported) and all(map(is_, places, reported)):
-        return reported
-    draft.repaired.add("paths")
-    return places
+    return reported if len(places) == len(reported) and all(map(is_, places, reported)) else places
 
 
 def _place(reported: Any) -> Json | None:
@@ -58,22 +66,14 @@ def _place(reported: Any) -> Json | None:
     return {"path": path, **({"line": line} if is_line and line is not None else {}), **rest}
 
 
-def _locate(known: Known, draft: CallDraft) -> None:
-    asked = _openable(draft, many(known.asked.get("locations")))
-    found = asked or list(_shown(known, draft))
-    if found:
-        draft.locations = found[-MAX_LOCATIONS:]
-        draft.repaired.add("locations")
-
-
-def _shown(known: Known, draft: CallDraft) -> Iterator[Json]:
+def _shown(draft: CallDraft) -> Iterator[Json]:
     """Yield the files of diffs, then those that the input names: the last is where the work is."""
-    described = description_of(known, draft).locations
-    named = [place for place in described if known.cwd or _is_named(place.path, draft.raw_input)]
+    described = description_of(draft).locations
+    named = [place for place in described if draft.cwd or _is_named(place.path, draft.raw_input)]
     paths = {place.path for place in named}
     seen: set[str] = set()
     for path in diff_paths({"content": draft.content}):
-        if path not in seen and absolute(path, known) not in paths:
+        if path not in seen and absolute(path, draft) not in paths:
             seen.add(path)
             yield {"path": path}
     yield from map(_as_json, named)
@@ -109,43 +109,38 @@ def _with_whole_paths(draft: CallDraft) -> list[Any]:
         end = text(obj(item).get("path")) or "" if obj(item).get("type") == "diff" else ""
         found = [path for path in whole if end and path.endswith(("/" + end, "\\" + end))]
         made.append({**obj(item), "path": found[0]} if len(found) == 1 else item)
-        if len(found) == 1:
-            draft.repaired.add("paths")
-    return made
+    return draft.content if all(map(is_, made, draft.content)) else made
 
 
-def _mended(draft: CallDraft, items: list[Any], known: Known) -> list[Any]:
+def _corrected(draft: CallDraft, items: list[Any]) -> list[Any]:
     """Return items with correct paths and lines; the same list if nothing had to be changed."""
-    mended = [_mended_item(obj(item), known) if type(item) is dict else item for item in items]
-    if all(new is old for new, old in zip(mended, items, strict=True)):
-        return items
-    draft.repaired.add("paths")
-    return mended
+    made = [_corrected_item(obj(item), draft) if type(item) is dict else item for item in items]
+    return items if all(map(is_, made, items)) else made
 
 
-def _mended_item(item: Json, known: Known) -> Json:
+def _corrected_item(item: Json, draft: CallDraft) -> Json:
     """Return a location or an item of content with absolute paths, and lines that begin at 1."""
     changed: Json = {}
     for key in ("path", "oldPath") if item.get("type") in (None, "diff") else ():
         path = text(item.get(key))
-        if path is not None and (better := absolute(path, known)) != path:
+        if path is not None and (better := absolute(path, draft)) != path:
             changed[key] = better
     if item.get("line") == 0 and type(item["line"]) is int:
         changed["line"] = 1
     changes = many(item.get("changes")) if item.get("type") == "diff" else None
     if changes:
-        found = [_mended_item(obj(one), known) if type(one) is dict else one for one in changes]
-        if any(new is not old for new, old in zip(found, changes, strict=True)):
+        found = _corrected(draft, changes)
+        if found is not changes:
             changed["changes"] = found
     return {**item, **changed} if changed else item
 
 
-def absolute(path: str, known: Known) -> str:
+def absolute(path: str, draft: CallDraft) -> str:
     """Return a path as editors need it: absolute, and without `.` and `..`."""
     if _ABSOLUTE(path):
         if not _STEP(path):
             return path
-    elif not known.cwd and path[:5].lower() != "file:":
+    elif not draft.cwd and path[:5].lower() != "file:":
         return path
-    workspace: PathContext = known.describer.workspace
+    workspace: PathContext = draft.describer.workspace
     return workspace.resolve(path)[0] or path

@@ -7,12 +7,14 @@ name looks like in a title, and when a title is no more than a name (`is_bare`).
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
+from importlib.resources import files
 from typing import Any
 
 from callsheet.describe import arguments as roles
 from callsheet.describe.titles import squash
-from callsheet.observe.model import Json, obj, text
+from callsheet.observe.model import Json, ObservedCall, obj, text
 from callsheet.observe.tool_identity import (
     LONGEST_NAME,
     NO_KIND,
@@ -20,10 +22,20 @@ from callsheet.observe.tool_identity import (
     entry_of,
     fits_any_call,
     is_name_of_tool,
+    is_only_name,
     is_plain_name,
-    says_no_more,
 )
-from callsheet.tap.repair.context import CallDraft, Known
+from callsheet.tap.repair.draft import CallDraft
+
+_TABLES = tomllib.loads(
+    files("callsheet.tap.repair").joinpath("words.toml").read_text(encoding="utf-8")
+)
+
+
+def listed(table: str) -> frozenset[str]:
+    """Return the words of a table of `words.toml`, which states what they are for."""
+    return frozenset(_TABLES[table]["words"].split())
+
 
 _BEFORE = re.compile(
     r"(?:(?:running|calling|executing|using|invoking|preparing|starting) (?:the )?(?:tool )?"
@@ -62,13 +74,13 @@ def is_bare(title: str, name: str, kind: object, raw: object) -> bool:
     if fits_any_call(title):
         return True
     core = core_of(title)
-    return fits_any_call(core) or says_no_more(core, name, name, kind, raw)
+    return fits_any_call(core) or is_only_name(core, name, name, kind, raw)
 
 
 def name_in(title: str, kind: object, raw: object) -> str:
     """Return the name of a tool that a title is, if it is one; else ""."""
     whole, title = title.strip(), core_of(title)
-    if len(title) > LONGEST_NAME or not _NAME(title) or _is_given(title, raw):
+    if len(title) > LONGEST_NAME or not _NAME(title) or _is_argument(title, raw):
         return ""
     if _DOING(whole) and not is_plain_name(title):
         return ""  # `Running command` is a phrase, not a name
@@ -101,7 +113,7 @@ def mentions(title: str, words: str) -> bool:
     return bool(words) and (words in title or (len(last) > 1 and last in title))
 
 
-def _is_given(title: str, raw: object) -> bool:
+def _is_argument(title: str, raw: object) -> bool:
     """Whether a text is one of a call's arguments."""
     if raw == title:
         return True
@@ -151,27 +163,26 @@ _COUNTED = re.compile(r"([A-Za-z][\w-]*?)(?::\d+)?").fullmatch
 _BEFORE_ID = re.compile(r"([A-Za-z][A-Za-z_-]*?)(?:(__)|[-_](?=\d))").match
 
 
-def name_tool(known: Known, draft: CallDraft) -> None:
+def name_tool(draft: CallDraft) -> CallDraft:
     """Find the tool's name, where the agent has not declared it."""
     if draft.name.strip():
-        return
+        return draft
+    call = draft.call
     name = (
-        _hidden(known)
-        or _of_profile(known)
-        or _in_input(known)
-        or _in_titles(known)
-        or in_id(known.call.id)
-        or _in_output(known)
-        or _called(known)
+        _hidden(call)
+        or _of_profile(draft)
+        or _in_input(call)
+        or _in_titles(call)
+        or in_id(call.id)
+        or _in_output(call)
+        or _called(call)
     )
-    if name:
-        draft.name = name
-        draft.repaired.add("name")
+    return draft.with_repair("name", name=name) if name else draft
 
 
-def _hidden(known: Known) -> str:
+def _hidden(call: ObservedCall) -> str:
     """Return the name in `_meta`, also within an agent's own objects there."""
-    for meta in (known.call.fields.get("_meta"), known.asked.get("_meta")):
+    for meta in (call.fields.get("_meta"), call.asked.get("_meta")):
         for corner in _corners(obj(meta)):
             for key in _KEYS:
                 name = _checked(corner.get(key))
@@ -191,41 +202,40 @@ def _corners(meta: Json) -> Iterator[Json]:
         yield from map(obj, corner.values())
 
 
-def _of_profile(known: Known) -> str:
-    find = known.profile.name_of
-    return _checked(find(known)) if find is not None else ""
+def _of_profile(draft: CallDraft) -> str:
+    find = draft.profile.name_of
+    return _checked(find(draft.call)) if find is not None else ""
 
 
-def _in_titles(known: Known) -> str:
+def _in_titles(call: ObservedCall) -> str:
     """Return the name that the call was announced under, or is asked about."""
-    call = known.call
-    kind, raw = call.fields.get("kind"), call.fields.get("rawInput") or known.asked.get("rawInput")
+    kind, raw = call.fields.get("kind"), call.fields.get("rawInput") or call.asked.get("rawInput")
     reported = call.opening or call.fields
-    for title in (text(reported.get("title")), text(known.asked.get("title"))):
+    for title in (text(reported.get("title")), text(call.asked.get("title"))):
         name = name_in(title, kind, raw) if title else ""
         if name:
             return name
     return ""
 
 
-def _in_input(known: Known) -> str:
+def _in_input(call: ObservedCall) -> str:
     """Return the name in an input that is a whole call."""
-    whole = unwrapped(known.call.fields.get("rawInput") or known.asked.get("rawInput"))
+    whole = unwrapped(call.fields.get("rawInput") or call.asked.get("rawInput"))
     return whole[0] if whole is not None else ""
 
 
-def _in_output(known: Known) -> str:
+def _in_output(call: ObservedCall) -> str:
     """Return the name in a raw output that is a whole answer to a model's call."""
-    raw = obj(known.call.fields.get("rawOutput"))
+    raw = obj(call.fields.get("rawOutput"))
     is_answer = "tool_call_id" in raw or "toolCallId" in raw
     return (
         next((name for key in _KEYS if (name := _checked(raw.get(key)))), "") if is_answer else ""
     )
 
 
-def _called(known: Known) -> str:
+def _called(call: ObservedCall) -> str:
     """Return the name that a title begins with, before the arguments."""
-    title = text(known.call.opening.get("title")) or text(known.call.fields.get("title"))
+    title = text(call.opening.get("title")) or text(call.fields.get("title"))
     return name_called(title or "")
 
 

@@ -13,11 +13,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from callsheet.observe.evidence import error_in, inner, result_text, texts
 from callsheet.observe.exit_codes import did_its_work, exit_of, ran_when_cancelled
-from callsheet.observe.model import Json, ObservedCall, many, obj, text
+from callsheet.observe.model import FINAL, Json, ObservedCall, many, obj, text
 from callsheet.report.status import Reason
-from callsheet.tap.repair.context import FINAL, CallDraft, Known, in_acp
+from callsheet.tap.repair.draft import CallDraft
+from callsheet.tap.repair.names import listed
 
 _REASONS = {reason.value: reason for reason in Reason}
 _TIMED_OUT = ("timed_out", "timedOut")
@@ -26,13 +29,13 @@ _STOPPED = 124
 _EDGE = 300
 _MARKS = re.compile(r"^[^\w'\"`]+|[\])>* ]+$").sub
 _BY_PEOPLE = r"(?:the |your )?(?:user|client|human|operator)"
-_SAYS_REFUSED = re.compile(
+_IS_REFUSED = re.compile(
     rf"(?i)(?:error: ?)?(?:{_BY_PEOPLE} (?:has )?(?:refused|rejected|denied|declined|doesn't want)\b.*"
     r"|(?:[\w '\"`]{1,60} )?(?:refused|rejected|denied|declined|not (?:allowed|approved|permitted))"
     rf" by {_BY_PEOPLE}\b.*"
     r"|permission (?:to [\w ]{1,40} )?(?:was |has been )?(?:refused|rejected|declined|not granted)\b.*)"
 ).fullmatch
-_SAYS_CANCELLED = re.compile(
+_IS_CANCELLED = re.compile(
     r"(?i)(?:error: ?)?(?:(?:[\w '\"`]{1,60} )?(?:cancell?ed|interrupted|aborted|stopped)"
     rf" by {_BY_PEOPLE}\b.*"
     rf"|{_BY_PEOPLE} (?:has )?(?:cancell?ed|interrupted|aborted|stopped)\b.*"
@@ -40,41 +43,69 @@ _SAYS_CANCELLED = re.compile(
     r"(?:cancell?ed|aborted|interrupted))\W*)"
 ).fullmatch
 """How agents report in place of a result that there is none, and why: the first line of a short text."""
-_SAYS_TIMEOUT = re.compile(
+_IS_TIMEOUT = re.compile(
     r"(?i)(?:error: ?)?(?:[\w ]{1,40} )?timed out(?: after [\w .]{1,30})?[.!]?"
 ).fullmatch
 
 
-def outcome(known: Known, draft: CallDraft) -> None:
+ACP = frozenset(("pending", "in_progress", "completed", "failed", "cancelled"))
+
+_STATUS_OF = {
+    word: status for status in ("pending", "completed", "failed") for word in listed(status)
+}
+_REASON_OF = {
+    word: reason
+    for reason in (Reason.DENIED, Reason.CANCELLED, Reason.TIMEOUT)
+    for word in listed(reason.value)
+}
+
+
+def in_acp(status: str, *, is_v2: bool) -> tuple[str, Reason | None]:
+    """Return the ACP status for an agent's status, and why the call ended, if the status implies it.
+
+    An unknown status means that the call is running.
+    """
+    if status in ACP or (is_v2 and status == "paused"):
+        return status, Reason.CANCELLED if status == "cancelled" else None
+    word = "".join(filter(str.isalnum, status.rpartition(".")[2])).lower()
+    reason = _REASON_OF.get(word)
+    if reason is not None:
+        return "cancelled" if reason is Reason.CANCELLED else "failed", reason
+    return _STATUS_OF.get(word, "in_progress"), None
+
+
+def find_outcome(draft: CallDraft) -> CallDraft:
     """Correct a call's status, and find why it failed, if that is known."""
-    if draft.status is None:
-        return
     reported = draft.status
-    draft.status, reason = in_acp(reported, is_v2=known.connection.is_v2)
-    if draft.status in FINAL:
-        _end(known, draft, reason)
-    is_v1s_word = (reported, draft.status) == ("failed", "cancelled") and not known.connection.is_v2
-    if draft.status != reported and not is_v1s_word:
-        draft.repaired.add("status")
+    if reported is None:
+        return draft
+    status, reason = in_acp(reported, is_v2=draft.is_v2)
+    if status in FINAL:
+        reason = _why(draft, status, reason)
+        if reason is not None:
+            status = "cancelled" if reason is Reason.CANCELLED else "failed"
+    draft = replace(draft, status=status, reason=None if reason is None else reason.value)
+    is_v1s_word = (reported, status) == ("failed", "cancelled") and not draft.is_v2
+    return draft if status == reported or is_v1s_word else draft.with_repair("status")
 
 
-def _end(known: Known, draft: CallDraft, reason: Reason | None) -> None:
-    is_v2 = known.connection.is_v2
-    call = as_drafted(known, draft)
-    ended = _ended(call, is_v2=is_v2)
-    if draft.status == "completed":
-        reason = _why_not_done(known, call, ended)
-    elif not (is_v2 and draft.status == "cancelled"):
-        reason = _why_failed(known, call, ended, reason)
-    if reason is None:
-        return
-    draft.reason = reason.value
-    draft.status = "cancelled" if reason is Reason.CANCELLED else "failed"
+def _why(draft: CallDraft, status: str, word: Reason | None) -> Reason | None:
+    """Return why a call that has ended did not succeed, if so, and if it is known.
+
+    `word` is the reason that its status implies.
+    """
+    call = as_drafted(draft)
+    ended = _ended(call, is_v2=draft.is_v2)
+    if status == "completed":
+        return _why_not_done(draft, call, ended)
+    if draft.is_v2 and status == "cancelled":
+        return word
+    return _why_failed(draft, call, ended, word)
 
 
-def as_drafted(known: Known, draft: CallDraft) -> ObservedCall:
+def as_drafted(draft: CallDraft) -> ObservedCall:
     """Return the call with what was found out about it: which tool it is of, and its input."""
-    call = known.call
+    call = draft.call
     found: Json = {"kind": draft.kind, "name": draft.name, "rawInput": draft.raw_input}
     changed = {
         key: value for key, value in found.items() if value and value is not call.fields.get(key)
@@ -93,15 +124,15 @@ def _ended(call: ObservedCall, *, is_v2: bool) -> int | None:
     return next(ends, None)
 
 
-def _why_not_done(known: Known, call: ObservedCall, ended: int | None) -> Reason | None:
+def _why_not_done(draft: CallDraft, call: ObservedCall, ended: int | None) -> Reason | None:
     """Return why a call failed that the agent reports as completed; None without evidence of a failure."""
-    refused = _refused(call, ended) or _reads_refused(call)
+    refused = _refused(call, ended) or _shows_refusal(call)
     if refused is not None:
         return refused
     if _was_stopped(call, ended) and not did_its_work(call):
         return Reason.CANCELLED
-    failure_of = known.profile.failure_of
-    found = failure_of(known) if failure_of is not None else None
+    failure_of = draft.profile.failure_of
+    found = failure_of(draft.call) if failure_of is not None else None
     if found is not None:
         return found
     code = exit_of(call)
@@ -112,7 +143,7 @@ def _why_not_done(known: Known, call: ObservedCall, ended: int | None) -> Reason
 
 
 def _why_failed(
-    known: Known, call: ObservedCall, ended: int | None, word: Reason | None
+    draft: CallDraft, call: ObservedCall, ended: int | None, word: Reason | None
 ) -> Reason | None:
     """Return why a call failed that the agent reports as failed; None if nothing shows it.
 
@@ -122,23 +153,23 @@ def _why_failed(
     if refused is not None:
         return refused
     stopped = call.cancelled is not None or _was_stopped(call, ended)
-    refused = None if stopped else _reads_refused(call)
+    refused = None if stopped else _shows_refusal(call)
     if refused is not None:
         return refused
     found = exit_of(call)
     code = found.code if found is not None else 0
     if not 0 < code < _STOPPED and stopped:
         return Reason.CANCELLED
-    failure_of = known.profile.failure_of
-    why = word or (failure_of(known) if failure_of is not None else None)
+    failure_of = draft.profile.failure_of
+    why = word or (failure_of(draft.call) if failure_of is not None else None)
     if why is not None:
         return why
-    if _says_timed_out(call) or (not 0 < code < _STOPPED and _reads_timed_out(call)):
+    if _reports_timeout(call) or (not 0 < code < _STOPPED and _shows_timeout(call)):
         return Reason.TIMEOUT
     if code:
         return Reason.EXIT_CODE
-    says_why = call.fields.get("rawOutput") or any(texts(call.fields.get("content")))
-    return Reason.TOOL_ERROR if says_why else None
+    has_why = call.fields.get("rawOutput") or any(texts(call.fields.get("content")))
+    return Reason.TOOL_ERROR if has_why else None
 
 
 def _refused(call: ObservedCall, ended: int | None) -> Reason | None:
@@ -149,7 +180,7 @@ def _refused(call: ObservedCall, ended: int | None) -> Reason | None:
     return Reason.DENIED if denied.outcome == "rejected" else Reason.CANCELLED
 
 
-def _reads_refused(call: ObservedCall) -> Reason | None:
+def _shows_refusal(call: ObservedCall) -> Reason | None:
     """Return why there is no result, where a call shows only a message about that.
 
     A file may have the same text, so a completed call that reads or searches is no evidence.
@@ -157,9 +188,9 @@ def _reads_refused(call: ObservedCall) -> Reason | None:
     if call.status == "completed" and call.fields.get("kind") in ("read", "search", "fetch"):
         return None
     output = _MARKS("", result_text(call).partition("\n")[0])
-    if _SAYS_REFUSED(output):
+    if _IS_REFUSED(output):
         return Reason.DENIED
-    return Reason.CANCELLED if _SAYS_CANCELLED(output) else None
+    return Reason.CANCELLED if _IS_CANCELLED(output) else None
 
 
 def _was_stopped(call: ObservedCall, ended: int | None) -> bool:
@@ -194,15 +225,15 @@ def _has_error_flag(reported: Json) -> bool:
     return reported.get("isError") is True or reported.get("is_error") is True
 
 
-def _says_timed_out(call: ObservedCall) -> bool:
+def _reports_timeout(call: ObservedCall) -> bool:
     raw = obj(call.fields.get("rawOutput"))
     return any(reported.get(key) is True for reported in inner(raw) for key in _TIMED_OUT)
 
 
-def _reads_timed_out(call: ObservedCall) -> bool:
+def _shows_timeout(call: ObservedCall) -> bool:
     raw: Any = call.fields.get("rawOutput")
     shown = (*texts(call.fields.get("content")), text(raw) or "")
-    return any(_SAYS_TIMEOUT(line) for output in shown for line in _edges(output))
+    return any(_IS_TIMEOUT(line) for output in shown for line in _edges(output))
 
 
 def _edges(output: str) -> Iterator[str]:

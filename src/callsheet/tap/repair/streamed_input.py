@@ -16,11 +16,8 @@ from callsheet.describe import arguments as roles
 from callsheet.observe.evidence import sole_text
 from callsheet.observe.model import Json, many, obj, text
 from callsheet.observe.tool_identity import needs_of
-from callsheet.tap.repair.context import CallDraft, Known
-from callsheet.tap.repair.names import is_bare, mentions
-
-MOST_CHUNKS = 512
-"""Pieces of content that are looked at for arguments."""
+from callsheet.tap.repair.draft import CallDraft
+from callsheet.tap.repair.names import is_bare, listed, mentions
 
 _SOME = 4096
 """Characters in which members are looked for that are whole already."""
@@ -31,27 +28,9 @@ _MEMBER = re.compile(
 _CUT = re.compile(r'\{\s*"(\w+)"\s*:\s*"([^"\\]+)').fullmatch
 _FIRST_KEY = re.compile(r'\{\s*(?:"([\w.:$-]*)|$|\})').match
 
-_ARGUMENTS = frozenset(
-    (
-        *(*roles.PATH, *roles.DIRECTORY, *roles.MANY_PATHS, *roles.SOURCE, *roles.DESTINATION),
-        *(*roles.PATTERN, *roles.QUERY, *roles.GLOB, *roles.URL, *roles.COMMAND),
-        *roles.WORKING_DIRECTORY,
-        *("content", "contents", "description", "explanation", "reason", "justification", "prompt"),
-        *("old_string", "oldString", "old_str", "old_text", "new_string", "newString", "new_str"),
-        *(
-            "new_text",
-            "edit",
-            "edits",
-            "patch",
-            "diff",
-            "input",
-            "timeout",
-            "offset",
-            "limit",
-            "env",
-        ),
-        *("args", "view_range", "replace_all", "replaceAll", "instruction", "name", "task", "code"),
-    )
+_ARGUMENTS = listed("arguments").union(
+    *(roles.PATH, roles.DIRECTORY, roles.MANY_PATHS, roles.SOURCE, roles.DESTINATION),
+    *(roles.PATTERN, roles.QUERY, roles.GLOB, roles.URL, roles.COMMAND, roles.WORKING_DIRECTORY),
 )
 """Names that arguments of well-known tools have."""
 
@@ -65,10 +44,7 @@ _NEEDS: dict[str, tuple[str, ...]] = {
 }
 """What tools of a kind work on."""
 
-_OUTCOME = frozenset(
-    ("success", "ok", "isError", "is_error", "error", "stdout", "stderr", "exit_code", "exitCode")
-)
-"""What a tool's answer has, and no arguments do."""
+_RESULTS = listed("results")
 
 _decode = msgspec.json.Decoder().decode
 
@@ -88,13 +64,16 @@ class Streamed(msgspec.Struct, frozen=True):
         return self.whole if self.whole is not None else members_of(self.text)
 
 
-def streamed_in(known: Known, draft: CallDraft) -> Streamed | None:
+def streamed_in(draft: CallDraft) -> Streamed | None:
     """Return the arguments that were streamed in a call's content, if there were any."""
-    call = known.call
-    if call.opening.get("rawInput") or not (call.streamed or call.chunks):
+    call = draft.call
+    if call.opening.get("rawInput") or not call.streamed:
         return None
-    found = _in_chunks(known) if call.chunks else _replaced(known)
-    return found if found is not None and _is_meant(found, known, draft) else None
+    content = many(call.fields.get("content"))
+    is_shown = sole_text(content) == call.streamed
+    whole = object_in(call.streamed)
+    found = Streamed(call.streamed, whole, [] if is_shown else content, is_shown)
+    return found if _is_meant(found, draft) else None
 
 
 def object_in(source: str) -> Json | None:
@@ -121,42 +100,18 @@ def members_of(source: str) -> Json:
     return found
 
 
-def _replaced(known: Known) -> Streamed | None:
-    """Return what was streamed by content that is replaced as a whole each time: ACP v1."""
-    source = known.call.streamed
-    if not source:
-        return None
-    content = many(known.call.fields.get("content"))
-    is_shown = sole_text(content) == source
-    return Streamed(source, object_in(source), [] if is_shown else content, is_shown)
-
-
-def _in_chunks(known: Known) -> Streamed | None:
-    """Return what was streamed by pieces that are appended: ACP v2. The output comes after them."""
-    content = many(known.call.fields.get("content"))
-    source, pieces = "", 0
-    for item in content[:MOST_CHUNKS]:
-        piece = text(obj(obj(item).get("content")).get("text"))
-        if piece is None or (not pieces and piece.lstrip()[:1] != "{"):
-            break
-        source, pieces = (source or "") + piece, pieces + 1
-        if piece.rstrip()[-1:] == "}" and (whole := object_in(source.lstrip())) is not None:
-            return Streamed(source.lstrip(), whole, content[pieces:], True)
-    return Streamed(source.lstrip(), None, content[pieces:], True) if pieces else None
-
-
-def _is_meant(found: Streamed, known: Known, draft: CallDraft) -> bool:
+def _is_meant(found: Streamed, draft: CallDraft) -> bool:
     """Whether a text that looks like arguments is the call's input, by the module's three cases."""
-    if _is_skeleton(known, draft):
+    if _is_skeleton(draft):
         return _fits(found, draft.name)
     if _is_in_title(found, draft):
         return True
     return bool(found.whole) and not found.is_shown and _ARGUMENTS.issuperset(found.whole or ())
 
 
-def _is_skeleton(known: Known, draft: CallDraft) -> bool:
+def _is_skeleton(draft: CallDraft) -> bool:
     """Whether the call was announced by no more than its name."""
-    first_update = known.call.opening
+    first_update = draft.call.opening
     title = text(first_update.get("title"))
     return title is not None and is_bare(title, draft.name, first_update.get("kind"), None)
 
@@ -183,7 +138,7 @@ def _fits(found: Streamed, name: str) -> bool:
     needs = needs_of(name)
     if found.whole is not None:
         if not needs:
-            return _OUTCOME.isdisjoint(found.whole)
+            return _RESULTS.isdisjoint(found.whole)
         return not found.whole or not found.whole.keys().isdisjoint(needs)
     begin = _FIRST_KEY(found.text)
     if begin is None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from callsheet.describe.shell.permission_scope import scope_of_command
+from callsheet.describe.shell.programs import scope_of_command
 from callsheet.processes.process import Ended, signal_name
 from callsheet.processes.shell import CommandOutput
 from callsheet.report.json import JsonObject

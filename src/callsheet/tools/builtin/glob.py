@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable
+from contextlib import suppress
 from heapq import nsmallest
 from pathlib import Path
 
 from callsheet.report.humanize import plural
-from callsheet.tools.errors import InvalidArguments
-from callsheet.tools.fs.dirfd import check_directory
+from callsheet.tools.errors import InvalidArguments, NotPermitted
+from callsheet.tools.fs.dirfd import check_directory, stat_of
+from callsheet.tools.invocation import in_thread
 from callsheet.tools.result import ToolResult
-from callsheet.tools.search.globs import Glob, GlobError, compile_glob
+from callsheet.tools.search import ripgrep
+from callsheet.tools.search.globs import GlobError, compile_glob
 from callsheet.tools.search.matches import escape_name
-from callsheet.tools.search.walk import Walk, WalkEntry
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 
@@ -21,44 +24,53 @@ MAX_SHOWN = 500
 
 
 @tool(kind="search", read_only=True)
-def glob(call: Call, pattern: str, path: Path | None = None) -> ToolResult:
+async def glob(call: Call, pattern: str, path: Path | None = None) -> ToolResult:
     """Find files by their paths. Those that were changed last come first.
 
-    What ignore files (.gitignore, .ignore) leave out is not found; hidden files are. Links to directories
-    are not followed.
+    What ignore files (.gitignore, .ignore) leave out is not found; hidden files are. Links are neither
+    found nor followed.
 
     Args:
         pattern: A glob for paths from the directory that is searched: "*.py" finds files right there,
             "**/*.py" at any depth, "src/**/test_*.{ts,tsx}" those below src; [a-z] and ? stand for one
-            character. With "/" at its end it finds directories.
+            character. With "/" at its end it finds directories that hold files.
         path: The directory to search. Without it, the session's directory.
     """
     base = path or call.workspace.cwd
     shown_base = escape_name(call.workspace.show(base))
     check_directory(base, shown_base)
     meant = _relative(pattern, base)
-    compiled = _compiled(meant)
-    first, total, unreadable = _find(call, base, compiled)
+    bare = meant.rstrip("/")
+    mark = "/" if bare != meant else ""
+    matches = _compiled(bare)
+    async with ripgrep.run(ripgrep.list_files(base), str(base)) as finished:
+        unreadable = ripgrep.unreadable_count(finished)
+        listed = await in_thread(
+            lambda: _listed(finished.output.read(), only_directories=bool(mark))
+        )
+    found = [each for each in listed if matches(each)]
+    first = await in_thread(lambda: _newest(base, found))
+    total = len(found)
     prefix = "" if base == call.workspace.cwd else f"{call.workspace.show(base).rstrip('/')}/"
-    mark = "/" if compiled.only_directories else ""
     lines = [escape_name(prefix + each) + mark for each in first]
     if total:
-        kind = ("directory", "directories") if compiled.only_directories else ("file", "files")
+        kind = ("directory", "directories") if mark else ("file", "files")
         cut = f"; the {MAX_SHOWN} that were changed last are shown" if total > MAX_SHOWN else ""
         lines += ["", f"{plural(total, *kind)}{cut}."]
     else:
         where = f" in {shown_base}" if prefix else ""
-        lines.append(f"No files match '{escape_name(pattern)}'{where}.{_deeper(call, base, meant)}")
+        lines.append(f"No files match '{escape_name(pattern)}'{where}.{_deeper(meant, listed)}")
     if unreadable:
         what = plural(unreadable, "directory", "directories")
         lines.append(f"{what} could not be read.")
-    return (
-        call.success("\n".join(lines))
-        .with_metadata("pattern", pattern)
-        .with_metadata("search_path", str(base))
-        .with_metadata("results_count", total)
-        .with_metadata("shown", len(first))
-        .with_metadata("truncated", total > len(first))
+    return call.success("\n".join(lines)).with_all_metadata(
+        {
+            "pattern": pattern,
+            "search_path": str(base),
+            "results_count": total,
+            "shown": len(first),
+            "truncated": total > len(first),
+        }
     )
 
 
@@ -82,46 +94,45 @@ def _relative(pattern: str, base: Path) -> str:
     return meant
 
 
-def _compiled(pattern: str) -> Glob:
+def _compiled(pattern: str) -> Callable[[str], bool]:
     try:
         return compile_glob(pattern)
     except GlobError as exc:
         raise InvalidArguments(f"pattern: {pattern!r}: {exc}") from None
 
 
-def _find(call: Call, base: Path, pattern: Glob) -> tuple[list[str], int, int]:
-    """Return the paths to show, and the numbers of all that match and of directories that can't be read."""
-    total = 0
-
-    def matches() -> Iterator[tuple[int, str]]:
-        nonlocal total
-        for found in walk:
-            is_meant = found.is_directory == pattern.only_directories
-            if is_meant and pattern.path.fullmatch(found.path) and not _leads_in(found):
-                total += 1
-                yield -_changed(found), found.path
-
-    with Walk(str(base), inside=pattern.inside.fullmatch, ended=lambda: call.has_ended) as walk:
-        first = [path for _, path in nsmallest(MAX_SHOWN, matches())]
-        return first, total, walk.unreadable
+def _listed(output: bytes, *, only_directories: bool) -> list[str]:
+    """Return the paths that ripgrep has listed, or those of the directories around them."""
+    paths = [os.fsdecode(name.removeprefix(b"./")) for name in output.split(b"\0") if name]
+    if not only_directories:
+        return paths
+    around, waiting = set[str](), {path.rpartition("/")[0] for path in paths} - {""}
+    while waiting:
+        around |= waiting
+        waiting = {path.rpartition("/")[0] for path in waiting} - {""} - around
+    return list(around)
 
 
-def _leads_in(found: WalkEntry) -> bool:
-    """Return whether an entry is a link to a directory."""
-    return found.entry.is_symlink() and found.entry.is_dir()
+def _newest(base: Path, paths: list[str]) -> list[str]:
+    """Return the paths to show. What is gone by now, or behind a link put in the way, is not shown."""
+    shown: list[str] = []
+    for _, path in nsmallest(MAX_SHOWN, ((-_changed(base, path), path) for path in paths)):
+        with suppress(NotPermitted):
+            shown += [path] if stat_of(base / path) is not None else []
+    return shown
 
 
-def _changed(found: WalkEntry) -> int:
+def _changed(base: Path, path: str) -> int:
     try:
-        return found.entry.stat(follow_symlinks=False).st_mtime_ns
+        return os.lstat(f"{base}/{path}").st_mtime_ns
     except OSError:
         return 0  # it is gone already
 
 
-def _deeper(call: Call, base: Path, pattern: str) -> str:
+def _deeper(pattern: str, listed: list[str]) -> str:
     """Return a hint at what a pattern for the directory itself would find below it."""
     if "/" in pattern:
         return ""
     deep = f"**/{pattern}"
-    _, there, _ = _find(call, base, _compiled(deep))
+    there = sum(map(_compiled(deep), listed))
     return f" {plural(there, 'file')} further down: {deep!r}." if there else ""

@@ -113,7 +113,7 @@ def _checked(glob: str | None) -> str | None:
 
 def _is_binary(path: Path) -> bool:
     """Return whether there is a NUL anywhere in a file, as ripgrep decides."""
-    with open_regular(path, str(path)) as (file, _):
+    with open_regular(path, str(path)) as file:
         pieces = iter(lambda: file.read(1 << 20), b"")
         first = next(pieces, b"")
         return codec_of_bom(first) is None and any(b"\0" in piece for piece in (first, *pieces))

@@ -1,16 +1,18 @@
-"""Own `list`, which lists a directory, directories first, without ignored files."""
+"""Own `list`, which lists a directory, directories first."""
 
 from __future__ import annotations
 
+import os
 import re
 import stat
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from callsheet.report.humanize import bytes_text, plural
-from callsheet.tools.fs.dirfd import check_directory
+from callsheet.tools.fs.dirfd import LIST, NO_LINK, check_directory, open_directory
 from callsheet.tools.result import ToolResult
 from callsheet.tools.search.matches import escape_name
-from callsheet.tools.search.walk import Walk, WalkEntry
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 
@@ -30,7 +32,7 @@ _KINDS = {
 def list_files(call: Call, path: Path | None = None) -> ToolResult:
     """List what is in a directory: directories first, then files with their sizes.
 
-    Hidden entries are shown. What ignore files (.gitignore, .ignore) leave out is not, but it is counted.
+    All entries are shown, also hidden ones and those that ignore files (.gitignore) leave out of searches.
 
     Args:
         path: The directory. Without it, the session's directory.
@@ -38,37 +40,50 @@ def list_files(call: Call, path: Path | None = None) -> ToolResult:
     base = path or call.workspace.cwd
     shown_path = escape_name(call.workspace.show(base))
     check_directory(base, shown_path, "; read shows it")
-    with Walk(str(base)) as walk:
-        found = sorted(walk.top(), key=_order)
-        directories = sum(each.is_directory for each in found)
-        lines = [_line(walk, each) for each in found[:MAX_SHOWN]]
-    lines += [""] * bool(lines) + [_summary(shown_path, len(found), directories, walk.ignored)]
-    return (
-        call.success("\n".join(lines))
-        .with_metadata("search_path", str(base))
-        .with_metadata("results_count", len(found))
-        .with_metadata("shown", min(len(found), MAX_SHOWN))
-        .with_metadata("truncated", len(found) > MAX_SHOWN)
-        .with_metadata("directories", directories)
-        .with_metadata("ignored", walk.ignored)
+    with _opened(base) as directory, os.scandir(directory) as entries:
+        found = sorted(entries, key=_order)
+        directories = sum(entry.is_dir(follow_symlinks=False) for entry in found)
+        lines = [_line(directory, entry) for entry in found[:MAX_SHOWN]]
+    lines += [""] * bool(lines) + [_summary(shown_path, len(found), directories)]
+    return call.success("\n".join(lines)).with_all_metadata(
+        {
+            "search_path": str(base),
+            "results_count": len(found),
+            "shown": min(len(found), MAX_SHOWN),
+            "truncated": len(found) > MAX_SHOWN,
+            "directories": directories,
+        }
     )
 
 
-def _order(found: WalkEntry) -> tuple[object, ...]:
+@contextmanager
+def _opened(base: Path) -> Generator[int]:
+    """Open a directory to be listed, following no link."""
+    entered = open_directory(base)
+    try:
+        listed = os.open(".", LIST | NO_LINK, dir_fd=entered)
+    finally:
+        os.close(entered)
+    try:
+        yield listed
+    finally:
+        os.close(listed)
+
+
+def _order(entry: os.DirEntry[str]) -> tuple[object, ...]:
     """Return the sort key: directories first; then by name, ignoring case, with 9 before 10."""
-    parts = _DIGITS.split(found.path.casefold())
+    parts = _DIGITS.split(entry.name.casefold())
     numbers = [int(part) if at % 2 else part for at, part in enumerate(parts)]
-    return (not found.is_directory, numbers, found.path)
+    return (not entry.is_dir(follow_symlinks=False), numbers, entry.name)
 
 
-def _line(walk: Walk, found: WalkEntry) -> str:
-    name = escape_name(found.path)
-    if found.is_directory:
+def _line(directory: int, entry: os.DirEntry[str]) -> str:
+    name = escape_name(entry.name)
+    if entry.is_dir(follow_symlinks=False):
         return f"{name}/"
-    entry = found.entry
     try:
         if entry.is_symlink():
-            return f"{name} -> {escape_name(walk.read_link(found))}"
+            return f"{name} -> {escape_name(os.readlink(entry.name, dir_fd=directory))}"
         status = entry.stat(follow_symlinks=False)
     except OSError:
         return name  # it is gone already
@@ -76,13 +91,10 @@ def _line(walk: Walk, found: WalkEntry) -> str:
     return f"{name}  {bytes_text(status.st_size) if kind is None else f'({kind})'}"
 
 
-def _summary(path: str, total: int, directories: int, ignored: int) -> str:
-    left_out = (
-        f"; {ignored:,} ignored {'is' if ignored == 1 else 'are'} left out" if ignored else ""
-    )
+def _summary(path: str, total: int, directories: int) -> str:
     if not total:
-        return f"{path} is empty{left_out}."
+        return f"{path} is empty."
     files = plural(total - directories, "file")
     what = f"{plural(directories, 'directory', 'directories')}, {files}" if directories else files
     cut = f"; the first {MAX_SHOWN:,} are shown" if total > MAX_SHOWN else ""
-    return f"{what}{cut}{left_out}."
+    return f"{what}{cut}."

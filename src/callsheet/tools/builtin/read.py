@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from io import BytesIO
 from mimetypes import guess_type
 from pathlib import Path
@@ -33,6 +34,13 @@ DEFAULT_LIMIT = 2000
 MAX_IMAGE_BYTES = 3_750_000
 """A larger image is described, not shown; in base64 this is 5 MB, the most that models take."""
 
+_NO_LINES: JsonObject = {
+    "total_lines": None,
+    "lines_read": 0,
+    "start_line": None,
+    "end_line": None,
+    "truncated": False,
+}
 _SMALL = 1 << 16
 """Bytes of a file that is read on the event loop: changing to a thread would take longer than reading it."""
 
@@ -65,7 +73,7 @@ def _is_small(call: Call, path: Path) -> bool:
     if call.session.host.by_text:
         return False
     try:
-        found = path.stat()
+        found = os.stat(path)  # noqa: PTH116 - a fraction of the time
     except OSError:
         return False
     return S_ISREG(found.st_mode) and 0 < found.st_size <= _SMALL
@@ -73,28 +81,33 @@ def _is_small(call: Call, path: Path) -> bool:
 
 def _read(call: Call, path: Path, offset: int, limit: int) -> ToolResult:
     shown = call.workspace.show(path)
-    with explained(path, call.workspace, "read"), open_regular(path, shown) as (file, found):
+    with explained(path, call.workspace, "read"), open_regular(path, shown) as file:
+        found = os.fstat(file.fileno())
         document = call.session.host.look(call, path, found)
         call.files.saw(path, found, None if document is None else document.text)
-        about: JsonObject = {"file_path": str(path), "size_bytes": found.st_size}
         source: BinaryIO = file
-        if document is not None and document.is_unsaved:
-            source = BytesIO(document.data)
-            about |= {"size_bytes": len(document.data), "unsaved": True}
-        size: int = about["size_bytes"]
+        size, is_unsaved = found.st_size, document is not None and document.is_unsaved
+        if document is not None and is_unsaved:
+            source, size = BytesIO(document.data), len(document.data)
+        about = _NO_LINES | {"file_path": str(path), "size_bytes": size}
+        image = None
         head = source.read(BINARY_HEAD)
         source.seek(0)
         declared = codec_of_bom(head)
         if mime_type := image_type(head):
-            result = _image(call, source, size, mime_type)
+            text, image = _image(source, size, mime_type)
+            about |= {"mime_type": mime_type, "truncated": image is None}
         elif is_binary(head) or head.startswith(b"%PDF-") or _is_too_large(declared, size):
-            result = _binary(call, path, size)
+            mime_type = guess_type(path.name)[0] or "application/octet-stream"
+            text = f"{shown} is not text ({mime_type}, {bytes_text(size)})"
+            about |= {"mime_type": mime_type, "binary": True}
         else:
-            result = _text(call, path, source, size, declared, offset, limit)
-    if "unsaved" in about:
-        text = f"{result.output}\n(as it is in the editor, where it has changes that are not saved)"
-        result = call.success(text).with_content(*result.content).with_all_metadata(result.metadata)
-    return result.with_all_metadata({**about, **result.metadata})
+            text = _text(call, path, source, declared, offset, limit, about)
+    if is_unsaved:
+        text += "\n(as it is in the editor, where it has changes that are not saved)"
+        about["unsaved"] = True
+    result = call.success(text).with_all_metadata(about)
+    return result if image is None else result.with_content(image)
 
 
 # Text
@@ -109,41 +122,43 @@ def _text(
     call: Call,
     path: Path,
     source: BinaryIO,
-    size: int,
     declared: TextCodec | None,
     offset: int,
     limit: int,
-) -> ToolResult:
+    about: JsonObject,
+) -> str:
+    """Return the lines that are wanted, and add to `about` what is known of them."""
     if declared is not None:
         source.seek(len(declared.bom))
         if declared.name != UTF8.name:
             source = BytesIO(source.read().decode(declared.name, "replace").encode())
-    codec = None if declared is None else UTF8
+    codec, size = None if declared is None else UTF8, about["size_bytes"]
     reader = LineReader(source, size, codec, call.check_wanted)
     shown = reader.read(offset, limit, call.workspace.show(path))
     if shown is None:
-        call.locate(str(path))
-        return call.success("(the file is empty)").with_all_metadata(_about_lines(total=0))
-    call.locate(str(path), shown.first)
+        about["total_lines"] = 0
+        return "(the file is empty)"
+    _locate(call, path, offset, shown.first)
     codec = declared or shown.codec
-    about = _about_lines(shown.total, shown.lines, shown.first, shown.last)
-    about["truncated"] = shown.is_cut or (not shown.at_end and limit >= DEFAULT_LIMIT)
-    about |= {"encoding": codec.name, "line_endings": shown.endings}
+    about |= {
+        "total_lines": shown.total,
+        "lines_read": shown.lines,
+        "start_line": shown.first,
+        "end_line": shown.last,
+        "truncated": shown.is_cut or (not shown.at_end and limit >= DEFAULT_LIMIT),
+        "encoding": codec.name,
+        "line_endings": shown.endings,
+    }
     if not shown.at_end:
         about["next_offset"] = shown.last + 1
-    return call.success(f"{shown.text}\n({_note(shown, codec, size)})").with_all_metadata(about)
+    return f"{shown.text}\n({_note(shown, codec, size)})"
 
 
-def _about_lines(
-    total: int | None, lines: int = 0, first: int | None = None, last: int | None = None
-) -> JsonObject:
-    return {
-        "total_lines": total,
-        "lines_read": lines,
-        "start_line": first,
-        "end_line": last,
-        "truncated": False,
-    }
+def _locate(call: Call, path: Path, offset: int, line: int) -> None:
+    """Report the file and the line, unless the call was announced with them."""
+    known = call.report.locations
+    if offset < 0 or not known or known[0].path != str(path):
+        call.locate(str(path), line)
 
 
 def _note(shown: LineRange, codec: TextCodec, size: int) -> str:
@@ -167,24 +182,8 @@ def _note(shown: LineRange, codec: TextCodec, size: int) -> str:
     return "; ".join([f"{span} of {total}", *parts, f"continue with offset={shown.last + 1}"])
 
 
-# Other files
-
-
-def _image(call: Call, source: BinaryIO, size: int, mime_type: str) -> ToolResult:
-    text, too_large = f"An image ({mime_type}, {bytes_text(size)})", size > MAX_IMAGE_BYTES
-    if too_large:
-        text += f"; too large to be shown, {bytes_text(MAX_IMAGE_BYTES)} at most"
-    about = _about_lines(None) | {"mime_type": mime_type, "truncated": too_large}
-    result = call.success(text).with_all_metadata(about)
-    return (
-        result
-        if too_large
-        else result.with_content(ToolCallContent.image(source.read(), mime_type))
-    )
-
-
-def _binary(call: Call, path: Path, size: int) -> ToolResult:
-    mime_type = guess_type(path.name)[0] or "application/octet-stream"
-    text = f"{call.workspace.show(path)} is not text ({mime_type}, {bytes_text(size)})"
-    about = _about_lines(None) | {"mime_type": mime_type, "binary": True}
-    return call.success(text).with_all_metadata(about)
+def _image(source: BinaryIO, size: int, mime_type: str) -> tuple[str, ToolCallContent | None]:
+    text = f"An image ({mime_type}, {bytes_text(size)})"
+    if size > MAX_IMAGE_BYTES:
+        return f"{text}; too large to be shown, {bytes_text(MAX_IMAGE_BYTES)} at most", None
+    return text, ToolCallContent.image(source.read(), mime_type)

@@ -16,7 +16,13 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from callsheet.tools.errors import InvalidArguments, IOFailed, NotFound, NotPermitted, ToolError
+from callsheet.tools.errors import (
+    InvalidArguments,
+    NotFound,
+    NotPermitted,
+    ToolError,
+    of_os_error,
+)
 from callsheet.tools.files.text_encoding import (
     UTF8,
     TextCodec,
@@ -37,10 +43,6 @@ _HEAD = 1 << 16
 
 _MAX_NAMES = 5000
 """Maximum number of names in a directory that are searched for similar ones."""
-
-_FULL = {errno.ENOSPC, errno.EDQUOT}
-_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
-_IMPOSSIBLE = {errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EISDIR}
 
 
 class Held(NamedTuple):
@@ -96,7 +98,8 @@ def load(path: Path, shown: str) -> Document:
         InvalidArguments: It is not a regular file.
         OSError: The system refuses.
     """
-    with open_regular(path, shown) as (file, found):
+    with open_regular(path, shown) as file:
+        found = os.fstat(file.fileno())
         is_large = found.st_size > MAX_BYTES
         data = file.read(_HEAD if is_large else MAX_BYTES + 1)
     if is_binary(data):
@@ -145,27 +148,23 @@ def explained(path: Path, workspace: Workspace, doing: str) -> Generator[None]:
     except FileNotFoundError as exc:
         raise _missing(path, Path(exc.filename or path), workspace) from None
     except OSError as exc:
-        kind, why = _explain(exc, path, workspace, doing)
+        why = _explain(exc, path, workspace, doing)
         message = f"{workspace.show(path)} can't be {doing}: {why}"
-        raise kind(message, file_path=str(path)) from exc
+        raise of_os_error(exc, message, file_path=str(path)) from exc
 
 
-def _explain(
-    exc: OSError, path: Path, workspace: Workspace, doing: str
-) -> tuple[type[ToolError], str]:
-    """Return the kind of tool error for an `OSError`, and what was wrong."""
+def _explain(exc: OSError, path: Path, workspace: Workspace, doing: str) -> str:
+    """Return what was wrong, in words that help."""
     why = (exc.strerror or type(exc).__name__).lower()
     if exc.errno == errno.ELOOP:
-        return NotPermitted, "a part of its path has become a link meanwhile"
-    if exc.errno in _FULL:
-        return IOFailed, f"there is no space left on the disk ({why}); nothing was changed"
+        return "a part of its path has become a link meanwhile"
+    if exc.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"there is no space left on the disk ({why}); nothing was changed"
     if exc.errno == errno.EACCES and doing != "read" and not may_write(path.parent):
-        return NotPermitted, "its directory may not be written to"
-    if exc.errno in _FORBIDDEN:
-        return NotPermitted, why
+        return "its directory may not be written to"
     if exc.errno == errno.ENOTDIR and exc.filename:
-        return InvalidArguments, f"{workspace.show(exc.filename)} is a file, not a directory"
-    return (InvalidArguments if exc.errno in _IMPOSSIBLE else IOFailed), why
+        return f"{workspace.show(exc.filename)} is a file, not a directory"
+    return why
 
 
 def _missing(path: Path, gone: Path, workspace: Workspace) -> NotFound:

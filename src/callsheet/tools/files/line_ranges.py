@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable
 from typing import BinaryIO, NamedTuple
 
 from callsheet.report.humanize import plural
@@ -59,14 +58,6 @@ class LineRange(NamedTuple):
         return self.first + self.lines - 1
 
 
-class _Line(NamedTuple):
-    """A line's first bytes, how many it has as a whole without its newline, and whether it has one."""
-
-    start: bytes
-    size: int
-    has_newline: bool
-
-
 class LineReader:
     """Reads lines of a file.
 
@@ -102,9 +93,8 @@ class LineReader:
             first = max(1, self._skip(None) + offset + 1)
             self._file.seek(self._begin)
         passed = self._skip(first - 1)
-        lines = self._collect(limit) if passed == first - 1 else []
-        if lines:
-            return self._rendered(lines, first, limit)
+        if passed == first - 1 and (found := self._collect(limit))[0]:
+            return self._rendered(*found, first, limit)
         if first == 1:
             return None
         count = f"it has {plural(passed, 'line')}" if passed else "it is empty"
@@ -128,76 +118,75 @@ class LineReader:
             passed += count
         return passed
 
-    def _collect(self, limit: int) -> list[_Line]:
-        """Take lines until there are enough, or more bytes than can be shown."""
-        lines: list[_Line] = []
-        size = 0
-        for line in islice(self._lines(), min(limit, MAX_BYTES)):
-            lines.append(line)
-            size += len(line.start)
-            if size > MAX_BYTES:
-                break
-        return lines
+    def _collect(self, limit: int) -> tuple[list[bytes], dict[int, int], bool]:
+        """Take lines until there are enough, or more bytes than can be shown.
 
-    def _lines(self) -> Iterator[_Line]:
-        """Return the next lines; of one that is too long only the start is kept."""
-        while piece := self._file.readline(_KEEP):
-            start, size = piece, len(piece)
-            while not piece.endswith(b"\n") and (piece := self._file.readline(BLOCK)):
+        Returns:
+            The lines, of one that is too long only the start; the sizes of those, by index; and whether the
+            last one has no newline.
+        """
+        lines: list[bytes] = []
+        sizes: dict[int, int] = {}
+        room, piece = MAX_BYTES, b"\n"
+        while len(lines) < limit and room >= 0 and (start := self._file.readline(_KEEP)):
+            piece, size = start, len(start)
+            while not piece.endswith(b"\n") and (more := self._file.readline(BLOCK)):
                 self._check()
-                size += len(piece)
-            has_newline = (piece or start).endswith(b"\n")
-            size -= has_newline
+                piece, size = more, size + len(more)
+            room -= len(start)
+            size -= piece.endswith(b"\n")
             if len(start) < size:  # its last character may be incomplete
+                sizes[len(lines)] = size
                 start = start[: codecs.utf_8_decode(start, "replace", False)[1]]
-            yield _Line(start.removesuffix(b"\n"), size, has_newline)
+            lines.append(start.removesuffix(b"\n"))
+        return lines, sizes, not piece.endswith(b"\n")
 
-    def _rendered(self, lines: list[_Line], first: int, limit: int) -> LineRange:
-        codec = self._codec or codec_of(b"\n".join(line.start for line in lines))
-        texts, is_cut = _shown(lines, first, codec)
+    def _rendered(
+        self, lines: list[bytes], sizes: dict[int, int], is_open: bool, first: int, limit: int
+    ) -> LineRange:
+        data = b"\n".join(lines)
+        codec = self._codec or codec_of(data)
+        texts: list[str] = []
+        room, windows = MAX_BYTES, 0
+        for text in presentable(data.decode(codec.name, "surrogateescape")).split("\n"):
+            at, shown = len(texts), text.removesuffix("\r")
+            if len(shown) > MAX_LINE:
+                kept = lines[at].decode(codec.name, "surrogateescape")[:MAX_LINE]
+                size = sizes[at] if at in sizes else len(lines[at])
+                left = size - len(kept.encode(codec.name, "surrogateescape"))
+                sizes[at] = size
+                shown = f"{shown[:MAX_LINE]}… [{left:,} more bytes in this line]"
+            shown = f"{first + at}→{shown}"
+            room -= len(shown.encode()) + 1
+            if room < 0 and texts:
+                break
+            texts.append(shown)
+            windows += text.endswith("\r")
+        count = len(texts)
         total: int | None = first - 1 + len(lines)
         more = self._file.read(1)
         if more:
             self._file.seek(-1, os.SEEK_CUR)
             is_cheap = self._size - self._file.tell() <= CHEAP
             total = total + self._skip(None) if is_cheap else None
-        at_end = not more and len(texts) == len(lines)
-        ended = [line.start for line in lines[: len(texts)] if line.has_newline]
+        at_end = not more and count == len(lines)
+        ends_open = at_end and is_open
+        if ends_open:  # what is behind the last newline has no ending
+            windows -= lines[-1].endswith(b"\r")
         return LineRange(
             text="\n".join(texts),
             first=first,
-            lines=len(texts),
+            lines=count,
             total=total,
-            is_cut=is_cut or (len(texts) < limit and not at_end),
+            is_cut=any(at < count for at in sizes) or (count < limit and not at_end),
             at_end=at_end,
-            ends_open=at_end and not lines[-1].has_newline,
+            ends_open=ends_open,
             codec=codec,
-            endings=_endings(ended),
+            endings=_endings(windows, count - ends_open),
         )
 
 
-def _shown(lines: list[_Line], first: int, codec: TextCodec) -> tuple[list[str], bool]:
-    """Return the lines as they are shown, as many as fit, and whether one of them is cut."""
-    texts: list[str] = []
-    room, is_cut = MAX_BYTES, False
-    for number, line in enumerate(lines, first):
-        text = line.start.decode(codec.name, "surrogateescape").removesuffix("\r")
-        is_long = len(text) > MAX_LINE
-        if is_long:
-            text = text[:MAX_LINE]
-            left = line.size - len(text.encode(codec.name, "surrogateescape"))
-            text += f"… [{left:,} more bytes in this line]"
-        text = f"{number}→{presentable(text)}"
-        room -= len(text.encode()) + 1
-        if room < 0 and texts:
-            break
-        texts.append(text)
-        is_cut = is_cut or is_long
-    return texts, is_cut
-
-
-def _endings(ended: list[bytes]) -> str | None:
-    windows = sum(start.endswith(b"\r") for start in ended)
-    if windows and windows < len(ended):
+def _endings(windows: int, lines: int) -> str | None:
+    if 0 < windows < lines:
         return "mixed"
-    return ("crlf" if windows else "lf") if ended else None
+    return ("crlf" if windows else "lf") if lines else None

@@ -1,10 +1,11 @@
 """Open files without ever following a link, so that the path that was checked is the path that is used.
 
 A path is checked against the workspace with its links resolved, and used a moment later. In between, another
-process may replace a directory by a link. So the tools don't pass the whole path to the system: they walk
-from the root of the file system, one name at a time, each relative to the directory that is already open
-(`dir_fd`), and never through a link. A resolved path has no links; a link that is found on the way was
-created since, and is refused.
+process may replace a directory by a link. A resolved path has no links; a link that is found on the way was
+created since, and is refused. So the tools never pass the whole path to the system: they open the directory,
+and make sure that it is the one. Where the kernel tells the path of what is open, that is one comparison;
+elsewhere, and to make directories, they walk from the root of the file system, one name at a time, each
+relative to the directory that is already open (`dir_fd`), and never through a link.
 
 Only regular files are opened for reading, because opening a device or a named pipe may have side effects or
 block forever.
@@ -31,7 +32,8 @@ READ: int = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY",
 """Flags to read a file. Opening a named pipe does not wait for its other end."""
 
 # A directory that may be entered but not listed can be opened so, where the system knows how.
-_ENTER: int = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | CLOEXEC
+_O_PATH: int = getattr(os, "O_PATH", 0)
+_ENTER: int = (_O_PATH or os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | CLOEXEC
 _TRIES = 16  # a directory may vanish while it is made; more retries than this are never needed
 
 _KINDS = {
@@ -61,6 +63,16 @@ class DirectoryEntry(NamedTuple):
 # One path
 
 
+def kernel_path(fd: int) -> str | None:
+    """Return the path of what is open, links resolved, if the system knows one."""
+    try:
+        found = os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115 - as text
+    except OSError:
+        return None
+    # What is no file, such as a pipe, has no path, and what was just deleted has an odd one.
+    return found if found.startswith("/") and not found.endswith(" (deleted)") else None
+
+
 @contextmanager
 def parent_of(path: Path, made: list[Path] | None = None) -> Generator[DirectoryEntry]:
     """Open the directory that a resolved path stands in.
@@ -88,9 +100,15 @@ def parent_of(path: Path, made: list[Path] | None = None) -> Generator[Directory
 def open_directory(path: Path, made: list[Path] | None = None) -> int:
     """Open a resolved directory, following no link, to be entered (`os.fchdir`) or for `dir_fd`.
 
-    It is walked to from the root of the file system, which nobody inside the workspace can replace. See
-    `parent_of` for `made` and what is raised.
+    See `parent_of` for `made` and what is raised.
     """
+    if _ENTER & _O_PATH:  # opened so, nothing is read or woken, wherever a link may have led
+        with suppress(OSError):
+            fd = os.open(path, _ENTER | NO_LINK)
+            if kernel_path(fd) == str(path):
+                return fd
+            os.close(fd)
+    # It is missing, or a link is in the way: the walk finds out where.
     at, *names = path.parts
     if ".." in names:
         raise InvalidArguments(f"{path} has '..' in it; give the path itself")
@@ -177,9 +195,8 @@ def may_write(path: Path) -> bool:
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
-@contextmanager
-def open_regular(path: Path, shown: str) -> Generator[tuple[BinaryIO, os.stat_result]]:
-    """Open a regular file for reading, and yield it with its state.
+def open_regular(path: Path, shown: str) -> BinaryIO:
+    """Open a regular file for reading.
 
     Error messages name it `shown`, and its type if it is not regular.
     """
@@ -189,7 +206,10 @@ def open_regular(path: Path, shown: str) -> Generator[tuple[BinaryIO, os.stat_re
             raise FileNotFoundError(path)
         check_regular(before, shown)
         handle = os.open(entry.name, READ, dir_fd=entry.directory)
-    with open(handle, "rb") as file:  # noqa: PTH123 - it is a descriptor
-        found = os.fstat(handle)
-        check_regular(found, shown)  # it may have been replaced in between
-        yield file, found
+    file = open(handle, "rb")  # noqa: PTH123, SIM115 - it is a descriptor, and the caller closes it
+    try:
+        check_regular(os.fstat(handle), shown)  # it may have been replaced in between
+    except InvalidArguments:
+        file.close()
+        raise
+    return file

@@ -29,7 +29,7 @@ class NotDelivered(ServerFault):
     """A server was lost before it received the request, which may be sent again."""
 
 
-class McpServer(Struct, frozen=True, repr_omit_defaults=True):
+class McpServer(Struct, frozen=True):
     """The configuration of an MCP server that provides tools.
 
     - `McpServer("files", command="npx", args=["-y", "…"])` is started as a child process, and used over its
@@ -101,17 +101,12 @@ class McpServer(Struct, frozen=True, repr_omit_defaults=True):
         return f"MCP server {self.name!r}"
 
     def __rich_repr__(self) -> Any:
-        """Return the fields to show. `env` and `headers` are omitted, because they may hold secrets."""
+        """Return what to show. `env` and `headers` are left out, because they may hold secrets."""
         yield "name", self.name
-        yield "command", self.command, None
-        yield "args", list(self.args), []
-        yield "url", self.url, None
+        yield ("command", self.command) if self.url is None else ("url", self.url)
 
     def __repr__(self) -> str:
-        shown = [
-            f"{key}={value!r}" for key, value, *rest in self.__rich_repr__() if rest != [value]
-        ]
-        return f"McpServer({', '.join(shown)})"
+        return f"McpServer({', '.join(f'{key}={value!r}' for key, value in self.__rich_repr__())})"
 
     def secrets(self) -> dict[str, str]:
         """Return the values in `env` and `headers` that look secret, for a guard to redact."""

@@ -255,7 +255,7 @@ class McpServers:
         made = [
             make_tool(server, self._names[label, one.name], one) for label, server, one in listed
         ]
-        self._wrong = [problem for _, problems in made for problem in problems]
+        self._wrong = [problem for _, problem in made if problem]
         return [tool for tool, _ in made]
 
     @property

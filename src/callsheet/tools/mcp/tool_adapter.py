@@ -10,7 +10,6 @@ import math
 import os
 import re
 from base64 import b64decode
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -35,32 +34,31 @@ if TYPE_CHECKING:
     from callsheet.tools.session import Call
 
 
-def _compiled(schema: Mapping[str, Any]) -> jsonschema_rs.Validator | str:
-    """Return what validates by a schema; or, if it is invalid or refers to something remote, why not."""
+_LINE = re.compile(r"L?(\d{1,9})\b")
+
+
+def _why_not(schema: JsonObject) -> str:
+    """Return why nothing can be validated by a schema: it is invalid, or refers to something remote."""
     try:
-        return jsonschema_rs.validator_for(dict(schema), retriever=_refuse)
+        jsonschema_rs.validator_for(schema, retriever=_refuse)
     except (ValueError, TypeError, RecursionError) as exc:
         return str(exc).partition("\n")[0] or type(exc).__name__
+    return ""
 
 
 def _refuse(uri: str) -> Any:
     raise ValueError(f"{uri} is not fetched")
 
 
-_LINE = re.compile(r"L?(\d{1,9})\b")
-
-
-def make_tool(server: Server, name: str, declared: types.Tool) -> tuple[Tool, list[str]]:
-    """Return the tool for a server's declaration, and what was wrong with the declaration."""
-    schema, output, problems = declared.input_schema, None, list[str]()
-    why_not = _compiled(schema)
-    if isinstance(why_not, str):
+def make_tool(server: Server, name: str, declared: types.Tool) -> tuple[Tool, str]:
+    """Return the tool for a server's declaration, and what was wrong with the declaration, if anything."""
+    schema, problem = declared.input_schema, ""
+    if why_not := _why_not(schema):
         schema = {"type": "object"}
-        problems.append(f"its schema can't be used, so any arguments are let through: {why_not}")
-    if declared.output_schema is not None:
-        output = _compiled(declared.output_schema)
-        if isinstance(output, str):
-            problems.append(f"the schema of its output can't be used: {output}")
+        problem = (
+            f"{server.config}: tool {declared.name!r}: its schema can't be used, so any arguments are let "
+            f"through: {why_not}"
+        )
     hints: dict[str, Any] = {}
     if declared.annotations is not None:
         hints = declared.annotations.model_dump(by_alias=True, mode="json", exclude_none=True)
@@ -70,8 +68,8 @@ def make_tool(server: Server, name: str, declared: types.Tool) -> tuple[Tool, li
 
     async def run(call: Call, arguments: dict[str, Any]) -> ToolResult:
         result = await server.call(declared.name, arguments, _progress_of(call))
-        made = _result(call, declared, result, None if isinstance(output, str) else output)
-        return made.with_metadata("mcp_server", server.config.name)
+        metadata = {"mcp_server": server.config.name, "mcp_tool": declared.name}
+        return _result(call, result, metadata)
 
     tool = Tool.from_schema(
         name,
@@ -85,8 +83,7 @@ def make_tool(server: Server, name: str, declared: types.Tool) -> tuple[Tool, li
         annotations=hints,
         timeout=server.config.timeout,
     )
-    where = f"{server.config}: tool {declared.name!r}"
-    return tool, [f"{where}: {problem}" for problem in problems]
+    return tool, problem
 
 
 def _progress_of(call: Call) -> ProgressFnT:
@@ -104,12 +101,7 @@ def _number(value: float | None) -> float | None:
     return int(value) if value == int(value) else value
 
 
-def _result(
-    call: Call,
-    declared: types.Tool,
-    answer: types.CallToolResult,
-    output: jsonschema_rs.Validator | None,
-) -> ToolResult:
+def _result(call: Call, answer: types.CallToolResult, metadata: JsonObject) -> ToolResult:
     blocks = [_converted(block) for block in answer.content]
     texts = [text for text, _ in blocks if text]
     structured: Any = answer.structured_content
@@ -118,29 +110,11 @@ def _result(
     for block in answer.content:
         _locate(call, block)
     text = "\n".join(texts)
-    if answer.is_error:
-        message = text or f"{declared.name} failed and did not say why"
-        result = call.error(ExecutionFailed(message))
-    else:
-        result = call.success(text)
+    result = call.error(ExecutionFailed(text)) if answer.is_error else call.success(text)
     result = result.with_content(*[item for _, item in blocks if item is not None])
-    metadata: JsonObject = {"mcp_tool": declared.name}
     if structured is not None:
         metadata["structured_content"] = structured
-    if output is not None and not answer.is_error:
-        wrong = _wrong_output(output, structured)
-        metadata |= {"structured_content_error": wrong} if wrong else {}
     return result.with_all_metadata(metadata)
-
-
-def _wrong_output(validator: jsonschema_rs.Validator, structured: Any) -> str | None:
-    if structured is None:
-        return "there is none, though the tool declares a schema for it"
-    error = next(validator.iter_errors(structured), None)
-    if error is None:
-        return None
-    where = "/".join(map(str, error.instance_path))
-    return f"{where}: {error.message}" if where else error.message
 
 
 # Blocks: the text of each for the model, and its content for the user

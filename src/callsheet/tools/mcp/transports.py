@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import os
 import select
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
@@ -35,7 +35,7 @@ from callsheet.tools.mcp.config import McpServer, ServerFault
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
-LONGEST_LINE = 64 * 1024 * 1024
+LONGEST_LINE = 32 << 20
 """Maximum size of one message in bytes."""
 
 TAIL = 4096
@@ -47,7 +47,6 @@ GRACE = 1.0
 SETTLE = 0.3
 """Seconds in which a process that ends is expected to have closed its stdout, and the other way."""
 
-_READ = 1 << 16
 _INHERITED = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TMPDIR", "TZ")
 
 
@@ -93,13 +92,15 @@ class PipeLink:
         write, to_send = anyio.create_memory_object_stream[SessionMessage](0)
 
         async def receive() -> None:
-            async for line in self._lines():
+            while line := await self._line():
                 try:
                     message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                except ValueError:
-                    self._add_to_tail(line[:TAIL] + b"\n")
+                except ValueError:  # something that it prints beside messages
+                    self._add_to_tail(line[:TAIL] if line.strip() else b"")
                 else:
                     await received.send(SessionMessage(message))
+            self._note_close("closed its stdout")
+            await self.over  # so that it is known why when the SDK sees the end
             received.close()
 
         async def send() -> None:
@@ -125,7 +126,7 @@ class PipeLink:
         loop = asyncio.get_running_loop()
         stdin, stdout = self._start()
         try:
-            self._stdout = asyncio.StreamReader()
+            self._stdout = asyncio.StreamReader(LONGEST_LINE)
             reading = asyncio.StreamReaderProtocol(self._stdout)
             self._pipe, _ = await loop.connect_read_pipe(lambda: reading, stdout)
             writing = asyncio.StreamReaderProtocol(asyncio.StreamReader())
@@ -169,24 +170,13 @@ class PipeLink:
             os.close(stdout)
         return os.fdopen(to_child, "wb", buffering=0), os.fdopen(from_child, "rb", buffering=0)
 
-    async def _lines(self) -> AsyncIterator[bytes]:
-        """Yield the lines that may be messages. Others are stored with what it wrote to stderr."""
-        part = bytearray()
-        while data := await self._stdout.read(_READ):
-            *lines, rest = data.split(b"\n")
-            for line in lines:
-                whole = bytes(part) + line
-                part.clear()
-                if whole.lstrip()[:1] == b"{":
-                    yield whole
-                elif whole.strip():
-                    self._add_to_tail(whole[:TAIL] + b"\n")
-            part += rest
-            if len(part) > LONGEST_LINE:
-                self._end(f"sent a message of more than {LONGEST_LINE >> 20} MB")
-                return
-        self._note_close("closed its stdout")
-        await self.over  # so that it is known why when the SDK sees the end
+    async def _line(self) -> bytes:
+        """Return the next line; nothing at the end, or if it is too long."""
+        try:
+            return await self._stdout.readline()
+        except ValueError:
+            self._end(f"sent a message of more than {LONGEST_LINE >> 20} MB")
+            return b""
 
     async def _watch(self) -> None:
         """Wait for the end of the process or of a pipe, and for a moment also for the other one."""

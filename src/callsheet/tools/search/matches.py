@@ -24,7 +24,6 @@ from callsheet.tools.invocation import in_thread
 from callsheet.tools.search import ripgrep
 from callsheet.tools.search.globs import path_filter
 from callsheet.tools.search.ripgrep import MAX_WIDTH, LineQuery, PatternError
-from callsheet.tools.search.walk import Walk
 
 MAX_PATTERN = 10_000
 """Characters of a pattern."""
@@ -123,21 +122,17 @@ async def _count_tree(query: LineQuery, base: Path, limit: int) -> tuple[list[Pa
         nonlocal total, files
         for name, count in _counts(output):
             path = os.fsdecode(name).removeprefix("./")
-            if wanted is not None and not wanted(path):
-                continue
-            if not is_exact and walk.passes_by(path):
+            # Narrowing a search by names brings back hidden files.
+            if wanted is not None and ("/." in f"/{path}" or not wanted(path)):
                 continue
             total += count
             files += 1
             # Sorted so, what is in a directory stands together: "/" comes before every other character.
             yield os.fsencode(path).replace(b"/", b"\0"), path, count
 
-    with Walk(str(base), hidden=False) as walk:
-        # Ripgrep forgets rules from above, and narrowing a search by names brings back hidden files.
-        is_exact = wanted is None and not walk.scope.prefix
-        async with ripgrep.run(query.count_tree(walk.scope), str(base)) as finished:
-            unreadable = ripgrep.unreadable_count(finished)
-            first = await in_thread(lambda: nsmallest(limit, read(finished.output)))
+    async with ripgrep.run(query.count_tree(base), str(base)) as finished:
+        unreadable = ripgrep.unreadable_count(finished)
+        first = await in_thread(lambda: nsmallest(limit, read(finished.output)))
     total -= sum(count for _, _, count in first)
     return [base / path for _, path, _ in first], total, files - len(first), unreadable
 
@@ -176,7 +171,7 @@ def _open_all(files: list[Path], stack: ExitStack) -> dict[str, Path]:
     opened = dict[str, Path]()
     for path in files:
         with suppress(OSError, ToolError):
-            file, _ = stack.enter_context(open_regular(path, str(path)))
+            file = stack.enter_context(open_regular(path, str(path)))
             opened[f"{_OPEN_FILES}/{file.fileno()}"] = path
     return opened
 

@@ -1,5 +1,8 @@
 """Ripgrep as a child process: where it is, how it is run, what it is asked, and what its errors mean.
 
+It searches for `grep`, and lists files for `glob`, so what ignore files leave out is the same for both. They
+count from the root of the repository down; where there is none, from the directory that is searched down.
+
 The program comes with the `ripgrep` wheel, which this package depends on; without the wheel, any `rg`
 on PATH serves. There is no search of our own beside it.
 
@@ -9,7 +12,6 @@ any more. It writes to a file, not to a pipe: with a pipe, reader and search wou
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import re
@@ -25,11 +27,8 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from callsheet.processes.process import started
 from callsheet.tools.errors import ExecutionFailed
-
-from .globs import expand
-from .walk import SearchScope
+from callsheet.tools.invocation import in_thread
 
 _NAME = "rg"
 _MAX_ERROR_BYTES = 1 << 20
@@ -39,14 +38,15 @@ _ALWAYS = (
     "--no-config",  # what a user has set for a terminal is not meant for tools
     "--color=never",
     "--no-ignore-global",
-    "--no-ignore-messages",
     "--no-mmap",  # a file that shrinks meanwhile would kill a process that has mapped it
     "--null",
     "--with-filename",
     "--no-heading",
 )  # fmt: skip
+_IN_TREES = ("--glob=!.git", "--no-ignore-messages")
+_WITHOUT_REPOSITORY = ("--no-require-git", "--no-ignore-parent")
 
-_SIMPLE = re.compile(r"[\w.*?-]+", re.ASCII)
+_SIMPLE = re.compile(r"[\w.*?-]*(\{[\w.*?-]+(,[\w.*?-]+)*\})?[\w.*?-]*", re.ASCII)
 """A glob for names that ripgrep reads as we do."""
 
 MAX_WIDTH = 300
@@ -109,8 +109,8 @@ async def run(
     """
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         try:
-            starting = asyncio.create_subprocess_exec(
-                *command,
+            process = subprocess.Popen(
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
@@ -118,7 +118,6 @@ async def run(
                 pass_fds=pass_fds,
                 start_new_session=True,
             )
-            process = await started(starting, _kill)
         except OSError as exc:
             if exc.errno in _UNUSABLE and exc.filename != cwd:
                 raise ExecutionFailed(
@@ -127,19 +126,15 @@ async def run(
                 ) from exc
             raise
         try:
-            code = await process.wait()
+            code = await in_thread(process.wait)
         finally:
-            if process.returncode is None:
-                await _kill(process)
+            if process.poll() is None:  # cancelled: nobody waits for it any more
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
         output.seek(0)
         errors.seek(0)
         yield Finished(code, output, errors.read(_MAX_ERROR_BYTES).decode(errors="replace"))
-
-
-async def _kill(process: asyncio.subprocess.Process) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
 
 
 # Commands
@@ -152,17 +147,12 @@ class LineQuery(NamedTuple):
     ignore_case: bool = False
     glob: str | None = None
 
-    def count_tree(self, scope: SearchScope) -> list[str]:
-        """Return the command that counts matching lines in each file below the directory that it runs in.
+    def count_tree(self, base: Path) -> list[str]:
+        """Return the command that counts matching lines in each file below `base`, where it has to run.
 
         A glob narrows the search loosely: some files that it does not match may be searched too.
         """
-        options = ["--count", "--glob=!.git", *_types(self.glob)]
-        if not scope.prefix:
-            options.append("--no-ignore-parent")
-        if not scope.rules.in_repository:
-            options.append("--no-require-git")
-        return [*self._command(*options), "./"]
+        return [*self._command("--count", *_in_tree(base), *_types(self.glob)), "./"]
 
     def count_files(self, files: list[str]) -> list[str]:
         """Return the command that counts matching lines in each of these files."""
@@ -187,17 +177,24 @@ class LineQuery(NamedTuple):
         return [program(), *_ALWAYS, *options, case, f"--regexp={self.pattern}", "--"]
 
 
+def list_files(base: Path) -> list[str]:
+    """Return the command that lists the files below `base`, hidden ones as well, where it has to run."""
+    return [program(), *_ALWAYS, "--files", "--hidden", *_in_tree(base), "--", "./"]
+
+
+def _in_tree(base: Path) -> tuple[str, ...]:
+    is_repository = any((above / ".git").exists() for above in (base, *base.parents))
+    return _IN_TREES if is_repository else _IN_TREES + _WITHOUT_REPOSITORY
+
+
 def _types(glob: str | None) -> list[str]:
     """Return options that narrow a search by names, if these are simple.
 
     A file type does that and keeps ignore files in force, which ripgrep's own globs override.
     """
-    if glob is None or glob.startswith("!"):
-        return []
-    names = sorted({each.rpartition("/")[2] for each in expand(glob)})
-    if not all(map(_SIMPLE.fullmatch, names)):
-        return []
-    return [*(f"--type-add=wanted:{name}" for name in names), "--type=wanted"]
+    name = (glob or "!").rpartition("/")[2]
+    is_simple = _SIMPLE.fullmatch(name) and not (glob or "").startswith("!")
+    return [f"--type-add=wanted:{name}", "--type=wanted"] if is_simple else []
 
 
 # Errors

@@ -27,44 +27,14 @@ Network: TypeAlias = IPv4Network | IPv6Network
 
 EVERYTHING = "*"
 
-# The IANA registries of special-purpose addresses, as far as they are not public. Written out here
-# because what `ipaddress` calls global differs between versions of Python.
-_SPECIAL_V4: tuple[tuple[IPv4Network, str], ...] = tuple(
-    (IPv4Network(network), word)
-    for network, word in (
-        ("0.0.0.0/8", "this host"),
-        ("10.0.0.0/8", "private"),
-        ("100.64.0.0/10", "shared by carriers"),
-        ("127.0.0.0/8", "loopback"),
-        ("168.63.129.16/32", "a cloud's metadata"),
-        ("169.254.0.0/16", "link-local"),
-        ("172.16.0.0/12", "private"),
-        ("192.0.0.0/24", "reserved"),
-        ("192.0.2.0/24", "for documentation"),
-        ("192.88.99.0/24", "reserved"),
-        ("192.168.0.0/16", "private"),
-        ("198.18.0.0/15", "for benchmarks"),
-        ("198.51.100.0/24", "for documentation"),
-        ("203.0.113.0/24", "for documentation"),
-        ("224.0.0.0/4", "multicast"),
-        ("240.0.0.0/4", "reserved"),
+# What is reserved, and what some versions of `ipaddress` take for global nevertheless.
+_RESERVED: tuple[Network, ...] = tuple(
+    map(
+        ip_network,
+        ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2002::/16", "3fff::/20"),
     )
 )
-_SPECIAL_V6: tuple[tuple[IPv6Network, str], ...] = tuple(
-    (IPv6Network(network), word)
-    for network, word in (
-        ("::/128", "this host"),
-        ("::1/128", "loopback"),
-        ("fc00::/7", "private"),
-        ("fe80::/10", "link-local"),
-        ("fec0::/10", "private"),
-        ("ff00::/8", "multicast"),
-        ("2001::/23", "reserved"),
-        ("2001:db8::/32", "for documentation"),
-        ("2002::/16", "a tunnel"),
-        ("3fff::/20", "for documentation"),
-    )
-)
+_CLOUD_METADATA = ip_address("168.63.129.16")
 _PUBLIC_V6 = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
 
@@ -75,9 +45,18 @@ def why_refused(address: Address) -> str | None:
         inner = embedded(address)
         if inner is not None:
             return why_refused(inner)
-        word = next((word for network, word in _SPECIAL_V6 if address in network), None)
-        return word or (None if address in _PUBLIC_V6 else "reserved")
-    return next((word for network, word in _SPECIAL_V4 if address in network), None)
+    if address.is_loopback:
+        return "loopback"
+    if address.is_link_local:
+        return "link-local"
+    if address.is_multicast:
+        return "multicast"
+    if address == _CLOUD_METADATA:
+        return "a cloud's metadata"
+    is_reserved = any(address in network for network in _RESERVED)
+    if is_reserved or (isinstance(address, IPv6Address) and address not in _PUBLIC_V6):
+        return "private" if address.is_private else "reserved"
+    return None if address.is_global else "private"
 
 
 def embedded(address: IPv6Address) -> IPv4Address | None:

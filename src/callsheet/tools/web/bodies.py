@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import zlib
 from email.message import Message
@@ -109,13 +110,11 @@ def kind_of(content_type: str, body: bytes) -> BodyKind:
 
 def _is_text(body: bytes) -> bool:
     start = body[:8192]
-    if b"\0" in start:
+    try:  # its last character may be incomplete
+        codecs.utf_8_decode(start, "strict", len(body) <= len(start))
+    except UnicodeDecodeError:
         return False
-    try:
-        start.decode()
-    except UnicodeDecodeError as exc:
-        return exc.start >= len(start) - 3 and len(body) > len(start)
-    return True
+    return b"\0" not in start
 
 
 # Text
@@ -129,34 +128,32 @@ def split_type(header: str) -> tuple[str, str | None]:
     return header.partition(";")[0].strip().lower(), charset
 
 
-# The encodings of the WHATWG. Others that Python knows are no encodings of pages; some are slow.
-_SAME = (
-    "utf-8 utf-16 utf-16le utf-16be iso-8859-2 iso-8859-3 iso-8859-4 iso-8859-5 iso-8859-6 iso-8859-7 "
-    "iso-8859-8 iso-8859-10 iso-8859-13 iso-8859-14 iso-8859-15 iso-8859-16 windows-1250 windows-1251 "
-    "windows-1252 windows-1253 windows-1254 windows-1255 windows-1256 windows-1257 windows-1258 "
-    "windows-874 koi8-r koi8-u gb18030 big5 euc-jp iso-2022-jp shift_jis euc-kr ibm866"
+# The encodings of the WHATWG, as Python names them. Others that it knows are no encodings of pages; some are
+# slow.
+_ENCODINGS = re.compile(
+    r"utf-(8|16(-[lb]e)?)|iso8859-\d+|cp(125\d|874|866|932|949)|koi8-[ru]|gb(2312|k|18030)|big5"
+    r"|euc_(jp|kr)|iso2022_jp|shift_jis|mac-roman|ascii"
 )
-_CODECS = {
-    **{name: name for name in _SAME.split()},
-    "utf8": "utf-8",
-    "us-ascii": "windows-1252",
-    "ascii": "windows-1252",
-    "iso-8859-1": "windows-1252",
-    "latin1": "windows-1252",
-    "iso-8859-9": "windows-1254",
+# Pages that name one of these mean the larger encoding that it is a part of.
+_LARGER = {
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
     "gb2312": "gb18030",
     "gbk": "gb18030",
-    "shift-jis": "shift_jis",
-    "sjis": "shift_jis",
-    "x-sjis": "shift_jis",
-    "windows-31j": "cp932",
-    "ks_c_5601-1987": "cp949",
-    "macintosh": "mac-roman",
-    "windows-874": "cp874",
 }
 _MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 _META = re.compile(rb"<meta\b[^>]{0,300}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]{1,40})", re.I)
 _XML = re.compile(rb"<\?xml\b[^>]{0,100}?encoding\s*=\s*[\"']([A-Za-z0-9_:.-]{1,40})", re.I)
+
+
+def _codec(charset: str) -> str | None:
+    """Return Python's name of a page's encoding, or None if it is none."""
+    try:
+        name = codecs.lookup(charset).name
+    except (LookupError, ValueError):
+        return None
+    return _LARGER.get(name, name) if _ENCODINGS.fullmatch(name) else None
 
 
 def to_text(body: bytes, charset: str | None, *, is_cut: bool = False) -> str:
@@ -167,11 +164,11 @@ def to_text(body: bytes, charset: str | None, *, is_cut: bool = False) -> str:
     for mark, codec in _MARKS:
         if body.startswith(mark):
             return body.decode(codec, "replace")
-    codec = _CODECS.get(charset.lower()) if charset else None
+    codec = _codec(charset) if charset else None
     if codec is None:
         start = body[:2048]
         found = _META.search(start) or _XML.match(start.lstrip())
-        codec = _CODECS.get(found[1].decode("ascii").lower()) if found else None
+        codec = _codec(found[1].decode("ascii")) if found else None
         if codec is not None and codec.startswith("utf-16"):
             codec = "utf-8"  # it can't be, or the tag would not have been found
     if codec is not None:
