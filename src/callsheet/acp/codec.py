@@ -24,7 +24,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType, to_builtins
+from msgspec import UNSET, Raw, Struct, UnsetType, to_builtins
 
 from callsheet.acp.jsonrpc import FRAME_BUDGET, FrameTooLarge, InvalidParams
 from callsheet.report.content import (
@@ -86,7 +86,7 @@ class ToolCallUpdate(
     kind: str | UnsetType | None = UNSET
     title: str | UnsetType | None = UNSET
     name: str | UnsetType | None = UNSET
-    content: list[JsonObject] | UnsetType | None = UNSET
+    content: list[JsonObject] | Raw | UnsetType | None = UNSET
     locations: list[JsonObject] | UnsetType | None = UNSET
     raw_input: JsonValue | UnsetType | None = UNSET
     raw_output: JsonValue | UnsetType | None = UNSET

@@ -14,10 +14,10 @@ of it stands in the item's `_meta.callsheet`, and is decoded from there.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from callsheet.acp.codec import (
     FIELD_OF,
@@ -112,13 +112,45 @@ def announce(report: ToolCallReport) -> Update:
     return {**_extra(report), **as_dict(out)} if report.extra else out
 
 
-_OFTEN = frozenset(("status", "content", "raw_output"))
-"""The fields that change when a call starts and ends, as nearly all updates report."""
+def moved(
+    tool_call_id: str, status: ToolCallStatus, fields: JsonObject, notes: JsonObject | None
+) -> ToolCallUpdate:
+    """Return the update for a call of which a peer knows all but this change of its status.
+
+    Args:
+        tool_call_id: The call.
+        status: Its new status; not paused, which v1 does not have.
+        fields: The `content` and the `raw_output` that came with it, if the call had none before.
+        notes: All notes of the call, if they have changed.
+    """
+    content, raw = fields.get("content"), fields.get("raw_output")
+    return ToolCallUpdate(
+        tool_call_id,
+        STATUS[status],
+        content=encode_items(content) if content else UNSET,
+        raw_output=UNSET if raw is None else raw,
+        meta={NOTES: notes} if notes else UNSET,
+    )
 
 
-def update(
-    report: ToolCallReport, seen: ToolCallReport, names: Collection[str] | None = None
-) -> Update | None:
+_TEXT = b'[{"type":"content","content":{"type":"text","text":%b}}]'
+_NULL = b"null"
+
+
+def ended(
+    tool_call_id: str, status: ToolCallStatus, text: bytes, raw_output: bytes, notes: JsonObject
+) -> ToolCallUpdate:
+    """Return the update for a call's end with one text, like `moved`, of values that are JSON already."""
+    return ToolCallUpdate(
+        tool_call_id,
+        STATUS[status],
+        content=Raw(_TEXT % text),
+        raw_output=UNSET if raw_output == _NULL else Raw(raw_output),
+        meta={NOTES: notes},
+    )
+
+
+def update(report: ToolCallReport, seen: ToolCallReport) -> Update | None:
     """Return the smallest `tool_call_update` for a peer that has seen `seen`, or None.
 
     Nearly always an unchanged field is the same object, which is quick to see.
@@ -126,7 +158,6 @@ def update(
     Args:
         report: The call as it is now.
         seen: The call as the peer has seen it.
-        names: The fields that may differ, besides `meta`; all, if omitted.
     """
     out = ToolCallUpdate(report.tool_call_id)
     if report.status is not seen.status:
@@ -141,19 +172,13 @@ def update(
         out.raw_output = UNSET if report.raw_output is None else report.raw_output
     if report.meta is not seen.meta:
         out.meta = (patch_of(seen.meta, report.meta) if seen.meta else report.meta) or UNSET
-    if names is None:
-        is_rare = (
-            report.title is not seen.title
-            or report.name is not seen.name
-            or report.kind is not seen.kind
-            or report.locations is not seen.locations
-            or report.raw_input is not seen.raw_input
-            or report.extra is not seen.extra
-        )
-    else:
-        is_rare = not _OFTEN.issuperset(names)
     if (
-        is_rare
+        report.title is not seen.title
+        or report.name is not seen.name
+        or report.kind is not seen.kind
+        or report.locations is not seen.locations
+        or report.raw_input is not seen.raw_input
+        or report.extra is not seen.extra
         or report.status is _PAUSED
         or seen.status is _PAUSED
         or type(report.kind) is CustomKind

@@ -221,11 +221,10 @@ def has_command(value: object, depth: int = 0) -> bool:
         arguments: Arguments = value  # pyright: ignore[reportUnknownVariableType]  a cast costs
         inner: Any
         for key, inner in arguments.items():
-            if (
-                key not in _OTHER_NAMES
-                and _plain_name(key) in _COMMANDS
-                and _runs(inner, arguments)
-            ):
+            if key in _OTHER_NAMES:
+                if type(inner) is str or type(inner) is int:
+                    continue  # nearly all arguments
+            elif _plain_name(key) in _COMMANDS and _runs(inner, arguments):
                 return True
             if not isinstance(inner, (str, int)) and has_command(inner, depth + 1):
                 return True

@@ -228,13 +228,17 @@ PRINTED = frozenset(
 
 _DEEPEST = 5
 _LONGEST_LIST = 256
-_LEAST = {str: SHORTEST, dict: 1, list: 1}
 
 
 def without_repeats(raw: JsonValue, content: tuple[ToolCallContent, ...]) -> JsonValue:
     """Return a raw output without what stands in the content: the same object if nothing does."""
-    printed = [item.text for item in content if type(item) is TextContent]
-    others = _others(content) if len(printed) < len(content) else []
+    if raw is None:
+        return None
+    printed: list[str] = []
+    for item in content:  # a comprehension takes a frame
+        if type(item) is TextContent:
+            printed.append(item.text)  # noqa: PERF401
+    others = _others(content) if len(printed) < len(content) else ()
     if len(printed) > 1:
         printed.append("".join(printed))
     return _without(raw, printed, others, _DEEPEST)
@@ -258,21 +262,30 @@ def _without(
     raw: Any, printed: Sequence[str], others: Sequence[str], depth: int, known: bool = True
 ) -> Any:
     kind = type(raw)  # pyright: ignore[reportUnknownVariableType]
-    if kind is str:
-        return IN_CONTENT if _is_shown(raw, printed, others, known) else raw
-    if kind is list and len(raw) >= SHORTEST and (text := text_of_bytes(raw)) is not None:
-        return IN_CONTENT if _is_shown(text, printed, others, known) else raw
-    if depth == 0 or (kind is not dict and (kind is not list or len(raw) > _LONGEST_LIST)):
+    if kind is not dict:
+        if kind is str:
+            return IN_CONTENT if _is_shown(raw, printed, others, known) else raw
+        if kind is list and len(raw) >= SHORTEST and (text := text_of_bytes(raw)) is not None:
+            return IN_CONTENT if _is_shown(text, printed, others, known) else raw
+        if kind is not list or len(raw) > _LONGEST_LIST:
+            return raw
+    if depth == 0:
         return raw
     out = raw
     for key, value in raw.items() if kind is dict else enumerate(raw):
-        if type(value) not in _LEAST or len(value) < _LEAST[type(value)]:
-            continue  # nearly all are too small to be worth a look
-        printable = key in PRINTED if kind is dict else known
         if type(value) is str:
-            fresh = IN_CONTENT if _is_shown(value, printed, others, printable) else value
-        else:
+            if len(value) < SHORTEST:
+                continue  # nearly all are too short to be worth a look
+            if value in printed:
+                fresh = IN_CONTENT
+            else:
+                printable = key in PRINTED if kind is dict else known
+                fresh = IN_CONTENT if _is_shown(value, printed, others, printable) else value
+        elif value and type(value) in (dict, list):
+            printable = key in PRINTED if kind is dict else known
             fresh = _without(value, printed, others, depth - 1, printable)
+        else:
+            continue
         if fresh is not value:
             out = raw.copy() if out is raw else out
             out[key] = fresh

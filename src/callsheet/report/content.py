@@ -116,7 +116,12 @@ class TextContent(_Block, frozen=True):
         text = self.text
         if type(text) is not str or not text.isascii():
             force_setattr(self, "text", check_text(text, "text", InvalidContent))
-        if not (self.annotations is self.meta is self.extra is self.outer is None):
+        if (
+            self.annotations is not None
+            or self.meta is not None
+            or self.extra is not None
+            or self.outer is not None
+        ):
             self._own()
 
 

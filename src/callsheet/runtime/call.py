@@ -44,10 +44,9 @@ class RuntimeCall(CallState):
     """One tool call of a session. Made by `RuntimeSession.call`; tools hold `callsheet.Call`."""
 
     def __repr__(self) -> str:
-        report = self.state
-        if report is None:
+        if self.folded is None or self.current is None:
             return "<Call, not entered>"
-        return f"<Call {self.id} {report.name!r} {report.status.value}>"
+        return f"<Call {self.id} {self.folded.name!r} {self.current.value}>"
 
     # The scope
 
@@ -67,7 +66,7 @@ class RuntimeCall(CallState):
         trace: TracebackType | None,
     ) -> None:
         """End the call, if it has not ended."""
-        if self.state is None or self.state.status.is_final:
+        if self.current is None or self.current.is_final:
             return
         if exc is None and self._exit is not None:
             ending = exit_ending(self._exit)
@@ -99,7 +98,7 @@ class RuntimeCall(CallState):
     ) -> bool | None:
         """End the call, if it has not ended."""
         if self._timeout is None:
-            if self.state is not None and not self.state.status.is_final:
+            if self.current is not None and not self.current.is_final:
                 self.__exit__(kind, exc, trace)
             return None
         try:
@@ -136,18 +135,18 @@ class RuntimeCall(CallState):
     @safely
     def start(self) -> None:
         """Report that the tool is running: `in_progress`."""
-        with self.session.lock:
-            report = self.state or self.report
-            if report.status is not _IN_PROGRESS:
-                self.session.commit(self, {"status": _IN_PROGRESS}, self._watch.start())
+        session = self.session
+        with session.lock:
+            if self.status is not _IN_PROGRESS:
+                session.delivery.commit(self, {"status": _IN_PROGRESS}, self._watch.start())
 
     @safely
     def pause(self) -> None:
         """Report that the tool is waiting for something: `paused` (v1 clients see it as running)."""
         with self.session.lock:
-            if self.report.status is _PENDING:
+            if self.status is _PENDING:
                 self._started()
-            self.session.commit(self, {"status": _PAUSED})
+            self.session.delivery.commit(self, {"status": _PAUSED})
 
     def resume(self) -> None:
         """Report that the tool is running again: `in_progress`."""
@@ -200,7 +199,7 @@ class RuntimeCall(CallState):
                 )
                 is_cut = fields["content"] is not whole
                 self._whole, self._cut_at = (whole if is_cut else None), len(whole)
-            session.commit(self, fields, notes)
+            session.delivery.commit(self, fields, notes)
 
     @safely
     def locate(self, path: Any, line: int | None = None) -> None:
@@ -288,7 +287,7 @@ class RuntimeCall(CallState):
         checked = check_id(terminal_id, "terminal id")
         with self.session.lock:
             self._live_output().state.shown_as = checked
-            self.session.commit(self, {})
+            self.session.delivery.commit(self, {})
 
     @safely
     def exit(self, code: int | None = None, signal: str | None = None) -> None:

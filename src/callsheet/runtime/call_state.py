@@ -16,14 +16,16 @@ from callsheet.report.content import TextContent, ToolCallContent
 from callsheet.report.errors import LateUpdate, ReportError
 from callsheet.report.events import ExitStatus
 from callsheet.report.fields import SETTLE, check_reason
-from callsheet.report.json import JsonObject, JsonValue
+from callsheet.report.json import EMPTY, JsonObject, JsonValue
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus, to_reason
 from callsheet.runtime.clock import Stopwatch
+from callsheet.runtime.delivery import Unfolded, fold
 from callsheet.runtime.endings import Ending, exit_text
 from callsheet.runtime.health import Misuse
 from callsheet.runtime.live_output import Output
 from callsheet.runtime.options import CallSpec
+from callsheet.runtime.sanitizer import SealedResult
 
 if TYPE_CHECKING:
     from callsheet.runtime.session import RuntimeSession
@@ -44,8 +46,14 @@ class CallState:
     """The report of one call, as it changes."""
 
     id: str = ""
-    state: ToolCallReport | None = None
+    current: ToolCallStatus | None = None
     output: Output | None = None
+    # Whether nothing but the status has changed since the call was announced (`runtime.delivery`). Then
+    # changes wait in `unfolded`, and `folded` becomes the current report when that is read.
+    is_plain: bool = False
+    folded: ToolCallReport | None = None
+    unfolded: Unfolded = ()
+    notes: JsonObject = EMPTY
     _exit: ExitStatus | None = None
     _timeout: asyncio.Timeout | None = None
     # The originals of what was cut: the input to show when asking for approval, the content to cut
@@ -64,33 +72,42 @@ class CallState:
     @property
     def report(self) -> ToolCallReport:
         """The current report. It is immutable: read this property again for a later one."""
-        if self.state is None:
+        if self.folded is None:
             message = "the call is not announced yet; enter it first: async with session.call(…)"
             raise Misuse(message)
-        return self.state
+        while self.unfolded:
+            with self.session.lock:
+                before, changes = self.folded, self.unfolded
+                report = fold(before, changes)
+                # A signal's handler may have changed it meanwhile; but none runs from here on.
+                if self.folded is before and self.unfolded is changes:
+                    self.folded, self.unfolded = report, ()
+                    if self.id in self.session.ledger.calls:
+                        self.session.ledger.calls[self.id] = report
+        return self.folded
 
     @property
     def status(self) -> ToolCallStatus:
         """Where the call is in its life."""
-        return self.report.status
+        return self.current or self.report.status
 
     @property
     def has_ended(self) -> bool:
         """Whether the call has ended."""
-        return self.state is not None and self.state.status.is_final
+        return self.current is not None and self.current.is_final
 
     def introduce_to(self, consumer: Any) -> None:
         """Send this call to a consumer that was added late, under the session's lock."""
-        if self.state is not None and not self.state.status.is_final:
+        if not self.has_ended:
             if self.output is not None:
                 consumer.output(self.output, False)
-            consumer.put(self.state, True)
+            consumer.put(self.report, True)
 
     # Changing it
 
     def _started(self, since: float | None = None) -> None:
         """Commit that the tool is running, or has run since a monotonic time; under the lock."""
-        self.session.commit(self, {"status": _IN_PROGRESS}, self._watch.start(since))
+        self.session.delivery.commit(self, {"status": _IN_PROGRESS}, self._watch.start(since))
 
     def _change(
         self,
@@ -100,7 +117,7 @@ class CallState:
         meta: JsonObject | None = None,
         ending: Ending | None = None,
         raw: JsonValue = None,
-        size: int | None = None,
+        sealed: SealedResult | None = None,
     ) -> None:
         """Change the call, or end it: prepare the fields without the lock, and commit them under it.
 
@@ -113,23 +130,23 @@ class CallState:
             meta: A sanitized patch for `_meta`.
             ending: How the call ends, if it does.
             raw: The raw output of a call that ends.
-            size: The bytes of the fields, if the call has no content yet and they are known.
+            sealed: The bytes of the result, if they are known.
         """
         session, lock = self.session, self.session.lock
         for left in range(TRIES, -1, -1):
             if not left:
                 lock.acquire()
             try:
-                report = self.state or self.report
-                known = None if report.content else size
-                fields, notes = session.guard.bounded(make(report), report, found, size=known)
+                report = self.report
+                known = None if report.content else sealed
+                fields, notes = session.guard.bounded(make(report), report, found, sealed=known)
                 with lock:
-                    if self.state is not report:
+                    if self.report is not report:
                         continue
                     if ending is None:
-                        session.commit(self, fields, notes, meta)
+                        session.delivery.commit(self, fields, notes, meta)
                     else:
-                        self._ended(report, ending, raw, fields, notes)
+                        self._ended(ending, raw, fields, notes)
                     return
             finally:
                 if not left:
@@ -174,7 +191,7 @@ class CallState:
             output = self.output = Output(self.session, self.id, report.raw_input)
             self.session.notify_output(output, much=False)
             fields = {"content": (*report.content, output.item)}
-            self.session.commit(self, fields)
+            self.session.delivery.commit(self, fields)
         return output
 
     def _too_late(self, what: str) -> LateUpdate:
@@ -185,21 +202,26 @@ class CallState:
 
     def _end(self, ending: Ending, raw: JsonValue = None) -> None:
         """End the call. An end is sent even if what it should show can't be."""
-        report = self.state or self.report
-        if report.status.is_final:
+        if self.status.is_final:
             raise self._too_late(ending.status.value)
+        session = self.session
         try:
-            items, raw, found, size = self.session.guard.result(ending.output, raw)
+            items, raw, found, sealed = session.guard.result(ending.output, raw)
+            if sealed is not None and self.is_plain and session.guard.fits(sealed, self.notes):
+                with session.lock:
+                    if self.is_plain:  # nearly always: there is no content that could change this
+                        self._ended(ending, raw, {"content": items, "raw_output": raw}, {}, sealed)
+                        return
             fields = partial(self._last_fields, items, raw)
-            self._change(fields, found, ending=ending, raw=raw, size=size)
+            self._change(fields, found, ending=ending, raw=raw, sealed=sealed)
         except Exception:
             if not self.has_ended:
-                with self.session.lock:
-                    self._ended(self.report, ending, None, {}, {})
+                with session.lock:
+                    self._ended(ending, None, {}, {})
             raise
         finally:
-            if self.state is not None and self.state.status.is_final:
-                self.session.ended(self)
+            if self.current is not None and self.current.is_final:
+                session.ended(self)
 
     def _last_fields(
         self, items: tuple[ToolCallContent, ...], raw: JsonValue, report: ToolCallReport
@@ -225,22 +247,22 @@ class CallState:
 
     def _ended(
         self,
-        report: ToolCallReport,
         ending: Ending,
         raw: JsonValue,
         fields: Fields,
         notes: JsonObject,
+        sealed: SealedResult | None = None,
     ) -> None:
         """Commit the end of the call, under the lock."""
-        session, status = self.session, ending.status
-        if report.status is _PAUSED or (report.status is _PENDING and status is _COMPLETED):
+        session, status, current = self.session, ending.status, self.current
+        if current is _PAUSED or (current is _PENDING and status is _COMPLETED):
             # The ledger knows the call as running from here on, whatever comes of its end.
             self._started(since=self._watch.made)
         if self.output is not None:
             self.output.state.exit_status = self._exit
             found = self.output.close(raw)
             if found:
-                known = notes.get("redactions") or report.notes.get("redactions") or 0
+                known = notes.get("redactions") or self.report.notes.get("redactions") or 0
                 session.faults.tally(redacted=found)
                 notes["redactions"] = known + found
             self.output = None
@@ -248,7 +270,7 @@ class CallState:
         if ending.reason is not None:
             notes["reason"] = self._reason(ending.reason, status)
         fields["status"] = status
-        session.commit(self, fields, notes)
+        session.delivery.commit(self, fields, notes, sealed=sealed)
 
     def _reason(self, given: Reason | str, status: ToolCallStatus) -> str:
         """Return a reason that fits the status."""

@@ -26,7 +26,7 @@ import asyncio
 import errno
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from threading import Thread, get_ident
 from time import monotonic
@@ -85,6 +85,7 @@ class Consumer:
         self.is_dead: bool = False
         self.queue: SendQueue = SendQueue(session, sink)
         self.view: View = self.queue.view
+        self.is_direct: bool = self.queue.is_direct
         self._sending: deque[Any] = deque()
         self._session: RuntimeSession = session
         self._loop: asyncio.AbstractEventLoop = loop
@@ -109,21 +110,24 @@ class Consumer:
 
     # Filling it, under the session's lock, from any thread
 
-    def put(
-        self,
-        report: ToolCallReport,
-        moved: bool,
-        since: ToolCallReport | None = None,
-        names: Collection[str] = (),
-    ) -> None:
-        """Queue a call's new state.
+    def add(self, line: bytes) -> None:
+        """Queue the line of a change of status."""
+        if self.is_dead:
+            return
+        queue = self.queue
+        if queue.waiting:
+            queue.encode_waiting()
+        queue.lines.append(line)
+        queue.added += 1
+        weight = queue.weight = queue.weight + len(line)
+        if not self._called:
+            self._called = True
+            self._soon(self._run)
+        if weight > MAX_WEIGHT:
+            self._is_far_behind()
 
-        Args:
-            report: The new state.
-            moved: Whether the call's status has changed, so that it is sent at once.
-            since: The state before, if it is known what differs between the two.
-            names: The fields, besides `meta`, that do.
-        """
+    def put(self, report: ToolCallReport, moved: bool) -> None:
+        """Queue a call's new state. `moved`: its status has changed, so that it is sent at once."""
         if self.is_dead:
             return
         queue = self.queue
@@ -135,7 +139,7 @@ class Consumer:
         if queue.waiting:
             queue.waiting.pop(report.tool_call_id, None)
             queue.encode_waiting()
-        queue.encode(report, since, names)
+        queue.encode(report)
         if queue.takes_records:
             if not self._busy or self._failing_since is not None:
                 self._drain()
@@ -143,11 +147,14 @@ class Consumer:
             self._called = True
             self._soon(self._run)
         if queue.weight > MAX_WEIGHT:
-            if self._busy:
-                self.is_dead = True
-                self._soon(lambda: self.die("it is too far behind"))
-            else:
-                self._session.is_behind = True  # not the consumer: the loop doesn't turn
+            self._is_far_behind()
+
+    def _is_far_behind(self) -> None:
+        if self._busy:
+            self.is_dead = True
+            self._soon(lambda: self.die("it is too far behind"))
+        else:
+            self._session.is_behind = True  # not the consumer: the loop doesn't turn
 
     def put_again(self, report: ToolCallReport, since: ToolCallReport | None) -> None:
         """Queue a call's new state, when an exception has interrupted `put` at an unknown point."""
@@ -259,6 +266,9 @@ class Consumer:
         self._failing_since, self._tries = None, 0
         if self._flushes:
             self._resolve()
+        elif not (queue.lines or queue.waiting or queue.outputs or queue.takes_records):
+            self._busy = False  # a line that another thread adds just now has scheduled a run
+            return False
         if queue.waiting or queue.outputs:
             now = self._clock.monotonic()
             due = self._is_time(now)

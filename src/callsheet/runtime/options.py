@@ -92,9 +92,9 @@ def described(spec: CallSpec, session: RuntimeSession) -> tuple[dict[str, Any], 
     A value that can't be reported is left out and counted; in strict mode, it raises.
     """
     guard, raw, title, kind = session.guard, spec.input, spec.title, spec.kind
-    found = 0
+    found, size = 0, 0
     if raw is not None:
-        raw, found = guard.value(raw, runs=True)
+        raw, found, size = guard.sealed(raw, runs=True)
     if kind is not None:
         kind = session.faults.attempt(to_kind, kind)
     if title is not None:
@@ -125,7 +125,10 @@ def described(spec: CallSpec, session: RuntimeSession) -> tuple[dict[str, Any], 
     if spec.custom:
         fields["notes"], more = guard.value({"custom": spec.custom})
         found += more
-    fields, notes = guard.bounded(fields, None, found)
+    notes: JsonObject = {}
+    is_small = size is not None and size + len(name) <= session.small_input
+    if found or spec.meta or spec.custom or not (is_small and title is spec.locations is None):
+        fields, notes = guard.bounded(fields, None, found)
     if spec.alias is not None or spec.parent is not None or spec.depends_on or spec.batch:
         _link(notes, spec, session)
     if notes or spec.meta:

@@ -52,6 +52,9 @@ _GUARDED = {
 }  # fmt: skip
 
 
+SMALL = 1024
+"""Bytes of an input that has room in a report with all that is derived from it."""
+
 MOST_NAMES = 1000
 """Names of tools that are remembered without their secrets (`Sanitizer.names`)."""
 
@@ -130,6 +133,13 @@ class _Plain(Struct, array_like=True):
     value: Union[_Scalar, list[_Three], dict[str, _Three]]  # noqa: UP007
 
 
+class SealedResult(Struct, frozen=True, gc=False):
+    """A result of one text without secrets, as JSON: the text, and the raw output without it."""
+
+    text: bytes
+    raw_output: bytes
+
+
 class Sanitizer:
     """Guards the values of one session. Its methods may be called from any thread.
 
@@ -143,6 +153,7 @@ class Sanitizer:
         self._limits: Limits | None = settings.limits
         self._rooms: dict[str, int] = _rooms(settings.limits or SAFE)
         self._result_room: int = min(self._rooms["content"], self._rooms["raw_output"])
+        self.small: int = min(SMALL, min(self._rooms.values()) // 4)
         self._phrase: Callable[..., str] = words.left_out_phrase
         self._faults: Faults = faults
         self.names: dict[str, str] = {}
@@ -184,24 +195,31 @@ class Sanitizer:
         With `runs`, nothing is hidden that a shell would act on. A call's input and title are such
         values: the user approves the call by reading them.
         """
+        safe, found, _ = self.sealed(value, runs=runs)
+        return safe, found
+
+    def sealed(self, value: Any, *, runs: bool = False) -> tuple[JsonValue, int, int | None]:
+        """Return what `value` returns, and the bytes of the value as JSON, if they are known."""
         redactor = self._redactor or self.redactor
         try:
             convert((value,), _Plain)
             data = _encode(value)
             if redactor is None or redactor.is_clean_json(data):
-                return _decode(data), 0
+                return _decode(data), 0, len(data)
         except Exception:  # noqa: BLE001 - it is not plain, or can't be encoded
             pass
         safe = freeze(jsonsafe(value, phrases=self._phrase), "value")
-        return (safe, 0) if redactor is None else redactor.value(safe, runs=runs)
+        if redactor is None:
+            return safe, 0, None
+        return *redactor.value(safe, runs=runs), None
 
     def result(
         self, output: Any, raw: Any
-    ) -> tuple[tuple[ToolCallContent, ...], JsonValue, int, int | None]:
-        """Return a call's last content, its raw output, how many secrets were in them, and their size.
+    ) -> tuple[tuple[ToolCallContent, ...], JsonValue, int, SealedResult | None]:
+        """Return a call's last content, its raw output, how many secrets were in them, and their bytes.
 
-        Most results are one text, which the raw output repeats: both are encoded and searched at once,
-        without the repetition. The size is None where it is not known.
+        Most results are one text, which the raw output repeats: both are encoded and searched once,
+        without the repetition. Their bytes are None where a result took the detour.
         """
         redactor = self._redactor or self.redactor
         if type(output) is str:
@@ -209,9 +227,10 @@ class Sanitizer:
                 shown = (TextContent(output),)
                 fresh = raw if self._limits is None else without_repeats(raw, shown)
                 convert((fresh,), _Plain)
-                data = _encode((output, fresh))
-                if (redactor is None or redactor.is_clean_json(data)) and visible(output) is output:
-                    return shown, _decode(_encode(fresh)), 0, len(data)
+                text, rest = _encode(output), _encode(fresh)
+                clean = redactor is None or redactor.is_clean_json(b"[%b,%b]" % (text, rest))
+                if clean and visible(output) is output:
+                    return shown, _decode(rest), 0, SealedResult(text, rest)
             except Exception:  # noqa: BLE001 - it is not plain, or can't be encoded
                 pass
         items, found = ((), 0) if output is None else self.items(output)
@@ -305,13 +324,18 @@ class Sanitizer:
         fields, _ = self.bounded({"meta": self.value(given)[0]}, None)
         return settle_meta(fields["meta"])
 
+    def fits(self, sealed: SealedResult, notes: JsonObject) -> bool:
+        """Whether a result is surely within its limits, and nothing was cut before."""
+        size = len(sealed.text) + len(sealed.raw_output)
+        return 2 * size <= self._result_room and "truncated" not in notes
+
     def bounded(
         self,
         fields: dict[str, Any],
         report: ToolCallReport | None,
         found: int = 0,
         *,
-        size: int | None = None,
+        sealed: SealedResult | None = None,
         spill: bool = True,
     ) -> tuple[dict[str, Any], JsonObject]:
         """Return fields within their limits, and the notes about what was redacted and cut.
@@ -320,15 +344,15 @@ class Sanitizer:
             fields: Sanitized fields of a report. `notes` among them become part of the notes.
             report: The report that they are for, if there is one yet.
             found: How many secrets were redacted in them.
-            size: The bytes of `result`'s fields as JSON, if known: then no secret was in them, and no
-                text stands in them twice.
+            sealed: The bytes of `result`'s fields, if known: then no secret was in them, and no text
+                stands in them twice.
             spill: Whether the whole values of cut fields are stored in files.
         """
         known: JsonObject = EMPTY
         if report is not None and report.meta:
             known = report.meta.get(NOTES) or EMPTY
-        if size is not None and 2 * size <= self._result_room and "truncated" not in known:
-            return fields, {}  # nearly always
+        if sealed is not None and self.fits(sealed, known):
+            return fields, {}
         notes: JsonObject = {}
         if found:
             self._faults.tally(redacted=found)
@@ -337,11 +361,10 @@ class Sanitizer:
         if limits is not None and fields:
             raw = fields.get("raw_output")
             shown = fields.get("content") or (report.content if report is not None else ())
-            if raw is not None and shown and size is None:
+            if raw is not None and shown and sealed is None:
                 fields = {**fields, "raw_output": without_repeats(raw, shown)}
             try:  # together, they are nearly always smaller than each may be
-                if size is None:
-                    size = len(_encode(fields))
+                size = len(_encode(fields))
                 fits = 2 * size <= min(map(self._rooms.__getitem__, fields))
             except Exception:  # noqa: BLE001 - numbers beyond 64 bits; the detour measures them
                 fits = False

@@ -17,13 +17,12 @@ All methods are called under the session's lock.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec.structs import replace
 
-from callsheet.acp.codec import TAIL, Update, UpdateFrames
+from callsheet.acp.codec import Update
 from callsheet.acp.peer import Peer
 from callsheet.acp.views import View, view_for
 from callsheet.acp.views.v1 import V1TextView
@@ -34,8 +33,6 @@ from callsheet.runtime.sinks import Sink
 
 if TYPE_CHECKING:
     from callsheet.runtime.session import RuntimeSession
-
-_encode = msgspec.json.Encoder().encode
 
 MAX_WEIGHT = 64 * 1024 * 1024
 """Bytes of lines that may wait for a consumer.
@@ -62,6 +59,8 @@ class SendQueue:
         self.view: View = view_for(
             peer or Peer(progress="meta"), session.terminals.get, session.words
         )
+        # Whether plain calls can be sent as they are: see `runtime.delivery`.
+        self.is_direct: bool = peer is not None and peer.version == 1 and self.view.as_it_is
         self.takes_records: bool = peer is None and getattr(sink, "takes_records", False)
         # A text shows the beginning and the end of the output; the others want every byte.
         self.wants_all: bool = peer is not None and type(self.view) is not V1TextView
@@ -74,7 +73,6 @@ class SendQueue:
         self._written: dict[str, Output] = {}
         self._session: RuntimeSession = session
         self._peer: Peer | None = peer
-        self._frames: UpdateFrames = UpdateFrames(session.session_id, budget=session.guard.frame)
 
     def put(self, report: ToolCallReport) -> bool:
         """Queue a soft change. Return whether it is still the latest of its call.
@@ -96,40 +94,20 @@ class SendQueue:
         self._written[key] = self.outputs[key] = output
         return True
 
-    def encode(
-        self,
-        report: ToolCallReport,
-        since: ToolCallReport | None = None,
-        names: Collection[str] = (),
-    ) -> None:
-        """Put a call's new state into the log. Whatever is wrong with it, its status is sent.
-
-        Args:
-            report: The new state.
-            since: The state before, if it is known what differs between the two.
-            names: The fields, besides `meta`, that do.
-        """
+    def encode(self, report: ToolCallReport) -> None:
+        """Put a call's new state into the log. Whatever is wrong with it, its status is sent."""
         if self._peer is None:
             self._store(report)
             return
         if self.weight > MAX_WEIGHT:
-            report, since = slim(report), None
+            report = slim(report)
             self._session.faults.tally(cut=1)
         try:
-            updates = self.view.call(report, since, names)
+            updates = self.view.call(report)
         except Exception as exc:  # noqa: BLE001 - whatever it is, the call's end must be sent
             self._session.faults.count(f"call {report.tool_call_id}: {exc}", degraded=1)
             updates = [self.view.least(report)]
-        for update in updates:
-            try:
-                line = b"".join((self._frames.head, _encode(update), TAIL))
-            except Exception:  # noqa: BLE001 - something in it can't be encoded
-                line = self._small_line(update)
-            if len(line) > self._frames.budget:
-                line = self._small_line(update)
-            self.lines.append(line)
-            self.added += 1
-            self.weight += len(line)
+        self._extend(updates)
         if self._written:
             self._count_left_out()
             self._forget_output(report)
@@ -168,10 +146,11 @@ class SendQueue:
         return count
 
     def _extend(self, updates: Sequence[Update]) -> None:
-        lines = list(map(self._small_line, updates))
-        self.lines += lines
-        self.added += len(lines)
-        self.weight += sum(map(len, lines))
+        for update in updates:
+            line = self._fitting_line(update)
+            self.lines.append(line)
+            self.added += 1
+            self.weight += len(line)
 
     def _forget_output(self, report: ToolCallReport) -> None:
         """Forget the output of a call that has ended: it was put into the log with the end."""
@@ -189,9 +168,9 @@ class SendQueue:
         self.weight += RECORD_WEIGHT
         self._forget_output(report)
 
-    def _small_line(self, update: Update) -> bytes:
+    def _fitting_line(self, update: Update) -> bytes:
         """Return the line of an update, with as much of it as fits."""
-        made, wrong = self._frames.fitting(update)
+        made, wrong = self._session.frames.fitting(update)
         if wrong is not None:
             self._session.faults.count(f"an update could not be sent whole: {wrong}", cut=1)
         return made

@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from threading import RLock, get_ident
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 from weakref import WeakValueDictionary
 
+from callsheet.acp.codec import UpdateFrames
 from callsheet.acp.peer import Peer
 from callsheet.describe import Describer, pick_locale
 from callsheet.describe.classify import Annotations
@@ -47,6 +49,9 @@ from callsheet.runtime.sinks import CallbackSink, OnUpdate, Sink
 
 DEAD_AFTER = 30.0
 """Seconds after which a consumer that takes nothing is abandoned."""
+
+KEEP_PAST = 320
+"""Calls that have ended and are still stored: more than the ledger stores."""
 
 CLOSING = 1.0
 """Seconds that consumers get for the last updates where nothing can wait longer."""
@@ -114,12 +119,15 @@ class RuntimeSession:
         self.words: LocalPhrases = LocalPhrases(self.describer)
         self.guard: Sanitizer = Sanitizer(guard or GuardSettings(), self.words, self.faults)
         self.faults.clean = self.guard.clean
+        # Bytes of a name and an input that surely have room in a report, with all that is derived from them.
+        self.small_input: int = self.guard.small - len(self.cwd)
         # Re-entrant, because a signal's handler or a finaliser may report in the midst of a report.
         self.lock: RLock = RLock()
         self.is_closed: bool = False
         self.is_behind: bool = False
         self.ledger: Ledger = Ledger(self.session_id, new_call_id)
         self.consumers: tuple[Consumer, ...] = ()
+        self.frames: UpdateFrames = UpdateFrames(self.session_id, budget=self.guard.frame)
         self.delivery: Delivery = Delivery(self)
         self.terminals: WeakValueDictionary[str, TerminalState] = WeakValueDictionary()
         self.thread: int = 0
@@ -128,7 +136,9 @@ class RuntimeSession:
         given = [*([on_update] if on_update else []), *sinks]
         self._given: list[Sink] = [self._sink(sink) for sink in given]
         self._on_lost: Callable[[Sink, str], None] | None = on_lost
-        self._calls: dict[str, RuntimeCall] = {}
+        self.calls: dict[str, CallState] = {}
+        # Calls that have ended: as many as the ledger may still have.
+        self._past: deque[CallState] = deque(maxlen=KEEP_PAST)
         self._batches: dict[str, Batch] = {}
 
     # Opening and closing
@@ -232,9 +242,10 @@ class RuntimeSession:
         assert self.loop is not None
         consumer = Consumer(self, sink, self.loop)
         with self.lock:
-            self.consumers = (*self.consumers, consumer)
-            for call in self._calls.values():
+            for call in self.calls.values():
+                self.delivery.pass_to_views(call)
                 call.introduce_to(consumer)
+            self.consumers = (*self.consumers, consumer)
 
     # Calls
 
@@ -299,6 +310,8 @@ class RuntimeSession:
     def reports(self) -> tuple[ToolCallReport, ...]:
         """The current reports of the live calls, and of those that ended last."""
         with self.lock:
+            for call in (*self.calls.values(), *self._past):
+                _ = call.report  # the ledger's is brought up to date
             return tuple(self.ledger)
 
     @property
@@ -310,7 +323,11 @@ class RuntimeSession:
         """Return the report of a call by its id or alias, or None if it is unknown or no longer stored."""
         with self.lock:
             found = self.ledger.get(key)
-        return found if isinstance(found, ToolCallReport) else None
+            if found is None or found.is_final:
+                return found
+            key = found.tool_call_id
+            call = self.calls.get(key) or next((one for one in self._past if one.id == key), None)
+            return found if call is None else call.report
 
     def shown(self, report: ToolCallReport) -> ToolCallReport:
         """Return a report as the first client sees it."""
@@ -379,48 +396,16 @@ class RuntimeSession:
             fields = {"name": name, "title": self.phrase("unknown_tool")}
         output = self._terminal_for(fields) if fields.get("kind") is ToolKind.EXECUTE else None
         with self.lock:
-            report = call.state = self.ledger.add(fields)
-            call.id = report.tool_call_id
             if self.is_closed:
-                self.faults.count(f"call {report.name!r}: the session is closed", dropped=1)
+                call.folded = self.ledger.add(fields)
+                call.id, call.current = call.folded.tool_call_id, call.folded.status
+                self.faults.count(f"call {call.folded.name!r}: the session is closed", dropped=1)
                 return
-            self.delivery.changes.append((report, True, None, ()))
-            self._calls[call.id] = call
-            if output is not None:
-                call.output, output.call_id = output, call.id
-                self.notify_output(output, much=False)
-            self.delivery.run()
+            call.output = output
+            self.delivery.announce(call, fields)
         if batch is not None:
             self._batches[call.id] = batch
             batch.opened()
-
-    def commit(
-        self,
-        call: CallState,
-        fields: dict[str, Any],
-        notes: JsonObject | None = None,
-        meta: JsonObject | None = None,
-    ) -> None:
-        """Change a call by sanitized values and notify all consumers. The caller holds the lock.
-
-        Raises:
-            IllegalMove: The call has ended, or can't move to this status.
-        """
-        # A signal's handler may do the same meanwhile; but none runs from comparing to appending.
-        ledger, key = self.ledger, call.id
-        while True:
-            before = ledger.calls.get(key) or call.report
-            changed = before.changed(fields, meta, notes)
-            change = (changed, changed.status is not before.status, before, fields)
-            if ledger.calls[key] is before:
-                ledger.calls[key] = call.state = changed
-                self.delivery.changes.append(change)
-                break
-        if meta or (notes and "alias" in notes):
-            ledger.relink(before, changed)
-        if changed.status.is_final:
-            ledger.end(key)
-        self.delivery.run()
 
     def notify_output(self, output: Output, *, much: bool) -> None:
         """Notify all consumers that a call has new output. The caller holds the lock."""
@@ -450,7 +435,9 @@ class RuntimeSession:
 
     def ended(self, call: CallState) -> None:
         """Handle the end of a call."""
-        self._calls.pop(call.id, None)
+        self.calls.pop(call.id, None)
+        self._past.append(call)
+        call.whole_input = None
         if self.is_behind:
             self.keep_up()
         batch = self._batches.pop(call.id, None) if self._batches else None
@@ -470,9 +457,9 @@ class RuntimeSession:
 
     def _end_calls(self, why: str) -> None:
         """End every call that is open: the latest first, so that children end before parents."""
-        for call in reversed(list(self._calls.values())):
+        for call in reversed(list(self.calls.values())):
             if not call.has_ended:
-                call.fail(self.phrase(why), reason=Reason.ABANDONED)
+                cast("RuntimeCall", call).fail(self.phrase(why), reason=Reason.ABANDONED)
 
     def end_now(self, until: float) -> None:
         """End every call and send everything at the end of the process, until a monotonic time."""

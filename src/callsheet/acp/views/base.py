@@ -33,7 +33,7 @@ from __future__ import annotations
 import codecs
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -211,7 +211,8 @@ class View(ABC):
         # The calls with content that was held back. True: none of it was shown; False: a part was.
         self.held: dict[str, bool] = {}
         self._peer: Peer = peer
-        self._as_it_is: bool = not (
+        # Whether a call without terminals and progress is shown to the peer as it is.
+        self.as_it_is: bool = not (
             peer.parent_keys or peer.owns_terminals or peer.titles != "plain"
         )
         self._words: Phrases = words
@@ -221,21 +222,11 @@ class View(ABC):
         self._terminals: SeenTerminals = SeenTerminals()
 
     @abstractmethod
-    def call(
-        self,
-        report: ToolCallReport,
-        since: ToolCallReport | None = None,
-        names: Collection[str] = (),
-        *,
-        extra: int = 0,
-    ) -> list[Update]:
+    def call(self, report: ToolCallReport, *, extra: int = 0) -> list[Update]:
         """Return the updates for a call's new state, and for the terminals that it shows.
 
         Args:
             report: The new state.
-            since: The state before, if it is known what differs between the two. Otherwise, and if this
-                view was not passed that state last, the differences are found.
-            names: The fields, besides `meta`, that differ.
             extra: Tokens that resending content may cost beyond the budget, for content that was held
                 back and is asked for again (`insist`).
         """
@@ -270,11 +261,16 @@ class View(ABC):
             updates += self.call(call.given, extra=extra)
         return updates
 
+    def saw(self, report: ToolCallReport) -> None:
+        """Note that the peer was sent this state of a call, as it is, unless the view knows the call."""
+        self._calls.setdefault(report.tool_call_id, SeenCall(report, report))
+
     def forget(self, tool_call_id: str, since: ToolCallReport | None) -> None:
         """Assume that the peer has seen no more of a call than `since`; nothing, if that is None."""
         if since is None:
             self._calls.pop(tool_call_id, None)
-        elif tool_call_id in self._calls:
+        else:
+            self.saw(since)
             self._calls[tool_call_id].shown = self.shown(since)
 
     def _end(self, tool_call_id: str) -> None:

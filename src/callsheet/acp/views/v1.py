@@ -7,7 +7,7 @@ understands them, as keys in `_meta` (`V1TerminalView`), which append.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from msgspec import json
 from msgspec.structs import replace
@@ -59,36 +59,28 @@ class V1TextView(View):
                 return replace(report, content=tuple(content))
         return report
 
-    def call(
-        self,
-        report: ToolCallReport,
-        since: ToolCallReport | None = None,
-        names: Collection[str] = (),
-        *,
-        extra: int = 0,
-    ) -> list[Update]:
+    def call(self, report: ToolCallReport, *, extra: int = 0) -> list[Update]:
         """Return the updates for a call's new state, with its terminals as text."""
         key, shown, texts = report.tool_call_id, report, 0
         call = self._calls.get(key)
         if call is None:
             call = self._calls[key] = SeenCall(report)
         before = call.shown
-        known = names if call.given is since else None
         for item in report.content:
             if type(item) is TerminalContent:
                 texts = self._render(report, call.budget, extra)
-                shown, known = self.shown(report), None
+                shown = self.shown(report)
                 break
         else:
-            if not self._as_it_is or "progress" in (report.meta.get(NOTES) or EMPTY):
-                shown, known = self.shown(report), None
+            if not self.as_it_is or "progress" in (report.meta.get(NOTES) or EMPTY):
+                shown = self.shown(report)
         if report.status.is_final:
             self._end(key)
         elif before is not None and shown.content is not before.content:
             seen = before.content
             shown = self._affordable(call.budget, shown, seen, report, extra, texts)
         call.shown, call.given = shown, report
-        change = v1.announce(shown) if before is None else v1.update(shown, before, known)
+        change = v1.announce(shown) if before is None else v1.update(shown, before)
         return [] if change is None else [change]
 
     def _render(self, report: ToolCallReport, budget: ResendBudget, extra: int) -> int:
@@ -157,14 +149,7 @@ class V1TerminalView(V1TextView):
     terminal that nobody here knows is the client's own, and needs no news.
     """
 
-    def call(
-        self,
-        report: ToolCallReport,
-        since: ToolCallReport | None = None,
-        names: Collection[str] = (),
-        *,
-        extra: int = 0,
-    ) -> list[Update]:
+    def call(self, report: ToolCallReport, *, extra: int = 0) -> list[Update]:
         """Return the updates for a call's new state, with the news of its terminals."""
         if extra:  # content that was held back; the terminals have no news
             return super().call(report, extra=extra)
@@ -175,7 +160,7 @@ class V1TerminalView(V1TextView):
         news = [
             meta for state in states if ended or self._is_new(state) for meta in self._news(state)
         ]
-        updates = super().call(report, since, names)
+        updates = super().call(report)
         carriers = [_carrier(report.tool_call_id, meta) for meta in news]
         if ended and updates and carriers and _is_small(news[-1]):
             return [*carriers[:-1], with_meta(updates[0], news[-1])]

@@ -6,8 +6,6 @@ follows that call's updates, and its end comes before the call's end.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from callsheet.acp import terminals, v2
 from callsheet.acp.codec import ToolCallUpdate, Update, as_dict, patch_of
 from callsheet.acp.views.base import CHUNK, SeenCall, View
@@ -19,16 +17,8 @@ from callsheet.report.terminal import TerminalState
 class V2View(View):
     """The view of a peer that speaks ACP v2."""
 
-    def call(
-        self,
-        report: ToolCallReport,
-        since: ToolCallReport | None = None,
-        names: Collection[str] = (),
-        *,
-        extra: int = 0,
-    ) -> list[Update]:
+    def call(self, report: ToolCallReport, *, extra: int = 0) -> list[Update]:
         """Return the updates for a new state: terminals are opened before it, and end before its end."""
-        del since, names  # all fields are compared
         states = self._terminals_of(report) if report.content else ()
         opened: list[Update] = []
         news: list[Update] = []
