@@ -243,9 +243,11 @@ class RuntimeSession:
         consumer = Consumer(self, sink, self.loop)
         with self.lock:
             for call in self.calls.values():
-                self.delivery.pass_to_views(call)
-                call.introduce_to(consumer)
+                if call.is_plain:
+                    self.delivery.pass_to_views(call)
             self.consumers = (*self.consumers, consumer)
+            for call in self.calls.values():
+                call.introduce_to(consumer)
 
     # Calls
 
@@ -346,7 +348,8 @@ class RuntimeSession:
         Raises:
             ConsumerLost: A consumer was abandoned or failed; in strict mode only.
         """
-        await self._flush(self.consumers)
+        for waiting in self._flush(self.consumers):
+            await waiting
         faults = self.faults
         if faults.strict and faults.of_consumers is not None:
             fault, faults.of_consumers = faults.of_consumers, None
@@ -355,22 +358,26 @@ class RuntimeSession:
     async def flush_client(self) -> None:
         """Wait until everything reported so far was delivered to the client: the first that takes lines."""
         if (client := self._client()) is not None:
-            await self._flush((client,))
+            await self._flushed((client,))
 
-    async def _flush(self, consumers: Sequence[Consumer]) -> None:
+    def _flush(self, consumers: Sequence[Consumer]) -> list[asyncio.Future[None]]:
+        """Send everything to some consumers, and return what has to be waited for."""
         loop = self.loop
         if loop is None:
-            return
+            return []
         if asyncio.get_running_loop() is loop:
-            started = list(map(Consumer.flush, consumers))  # all of them, before any is waited for
-            for waiting in started:
-                if waiting is not None:
-                    await waiting
-        elif loop.is_running():
-            there = asyncio.run_coroutine_threadsafe(self._flush(consumers), loop)
-            await asyncio.wrap_future(there)
-        else:  # awaiting would never end
-            self._send_now(monotonic() + CLOSING)
+            begun = [consumer.flush() for consumer in consumers]
+            return [waiting for waiting in begun if waiting is not None]
+        if loop.is_running():
+            there = asyncio.run_coroutine_threadsafe(self._flushed(consumers), loop)
+            return [asyncio.wrap_future(there)]
+        self._send_now(monotonic() + CLOSING)  # awaiting would never end
+        return []
+
+    async def _flushed(self, consumers: Sequence[Consumer]) -> None:
+        """Wait until everything was delivered to some consumers."""
+        for waiting in self._flush(consumers):
+            await waiting
 
     # Changes of calls
 
