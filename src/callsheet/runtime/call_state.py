@@ -117,7 +117,6 @@ class CallState:
         meta: JsonObject | None = None,
         ending: Ending | None = None,
         raw: JsonValue = None,
-        sealed: SealedResult | None = None,
     ) -> None:
         """Change the call, or end it: prepare the fields without the lock, and commit them under it.
 
@@ -130,7 +129,6 @@ class CallState:
             meta: A sanitized patch for `_meta`.
             ending: How the call ends, if it does.
             raw: The raw output of a call that ends.
-            sealed: The bytes of the result, if they are known.
         """
         session, lock = self.session, self.session.lock
         for left in range(TRIES, -1, -1):
@@ -138,8 +136,7 @@ class CallState:
                 lock.acquire()
             try:
                 report = self.report
-                known = None if report.content else sealed
-                fields, notes = session.guard.bounded(make(report), report, found, sealed=known)
+                fields, notes = session.guard.bounded(make(report), report, found)
                 with lock:
                     if self.report is not report:
                         continue
@@ -213,7 +210,7 @@ class CallState:
                         self._ended(ending, raw, {"content": items, "raw_output": raw}, {}, sealed)
                         return
             fields = partial(self._last_fields, items, raw)
-            self._change(fields, found, ending=ending, raw=raw, sealed=sealed)
+            self._change(fields, found, ending=ending, raw=raw)
         except Exception:
             if not self.has_ended:
                 with session.lock:

@@ -335,7 +335,6 @@ class Sanitizer:
         report: ToolCallReport | None,
         found: int = 0,
         *,
-        sealed: SealedResult | None = None,
         spill: bool = True,
     ) -> tuple[dict[str, Any], JsonObject]:
         """Return fields within their limits, and the notes about what was redacted and cut.
@@ -344,15 +343,11 @@ class Sanitizer:
             fields: Sanitized fields of a report. `notes` among them become part of the notes.
             report: The report that they are for, if there is one yet.
             found: How many secrets were redacted in them.
-            sealed: The bytes of `result`'s fields, if known: then no secret was in them, and no text
-                stands in them twice.
             spill: Whether the whole values of cut fields are stored in files.
         """
         known: JsonObject = EMPTY
         if report is not None and report.meta:
             known = report.meta.get(NOTES) or EMPTY
-        if sealed is not None and self.fits(sealed, known):
-            return fields, {}
         notes: JsonObject = {}
         if found:
             self._faults.tally(redacted=found)
@@ -361,7 +356,7 @@ class Sanitizer:
         if limits is not None and fields:
             raw = fields.get("raw_output")
             shown = fields.get("content") or (report.content if report is not None else ())
-            if raw is not None and shown and sealed is None:
+            if raw is not None and shown:
                 fields = {**fields, "raw_output": without_repeats(raw, shown)}
             try:  # together, they are nearly always smaller than each may be
                 size = len(_encode(fields))
