@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -121,6 +122,8 @@ def every_message_is_valid() -> Iterator[None]:
             for name in ("announce", "update"):
                 patch.setattr(wire, name, _checked(getattr(wire, name), version))
             patch.setattr(wire, "encode_permission", _permission(wire.encode_permission, version))
+        patch.setattr(v1, "moved", _checked(v1.moved, 1))
+        patch.setattr(v1, "ended", _checked(v1.ended, 1, _as_received))
         patch.setattr(v2, "encode_chunk", _checked(v2.encode_chunk, 2))
         patch.setattr(terminals, "encode_chunk", _checked(terminals.encode_chunk, 2))
         patch.setattr(terminals, "encode_update", _checked(terminals.encode_update, 2))
@@ -130,14 +133,21 @@ def every_message_is_valid() -> Iterator[None]:
         yield
 
 
-def _checked(encode: Callable[..., Any], version: int) -> Callable[..., Any]:
+def _checked(
+    encode: Callable[..., Any], version: int, read: Callable[[Any], Any] = as_dict
+) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         update = encode(*args, **kwargs)
         if update is not None:
-            schemas.check_update(version, as_dict(update))
+            schemas.check_update(version, read(update))
         return update
 
     return wrapper
+
+
+def _as_received(update: Any) -> Any:
+    """Return an update that has values which are encoded already."""
+    return msgspec.json.decode(msgspec.json.encode(update))
 
 
 def _each_checked(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from callsheet.acp.codec import UpdateFrames
 from callsheet.check.engine import check_stream
+from callsheet.runtime.consumer import Consumer
 from tests.support import ROOT
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -49,15 +49,16 @@ def test_examples_run_and_print_what_the_document_says(document: Path) -> None:
 def test_the_checker_finds_nothing_in_what_examples_send(
     document: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent: dict[UpdateFrames, list[bytes]] = {}
-    line = UpdateFrames.line
+    sent: dict[Consumer, list[bytes]] = {}
+    take: Any = Consumer._take
 
-    def kept(frames: UpdateFrames, update: Any) -> bytes:
-        made = line(frames, update)
-        sent.setdefault(frames, []).append(made)
-        return made
+    def taken(consumer: Consumer) -> bool:
+        is_more = take(consumer)
+        if is_more and consumer.sink.peer is not None:
+            sent.setdefault(consumer, []).extend(consumer._sending)
+        return is_more
 
-    monkeypatch.setattr(UpdateFrames, "line", kept)
+    monkeypatch.setattr(Consumer, "_take", taken)
     namespace: dict[str, object] = {"__name__": "example"}
     for language, body in BLOCK.findall(document.read_text(encoding="utf-8")):
         if language == "python":
