@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from callsheet.check.finding import Violation, redactor, rule
-from callsheet.check.second_opinion import secrets_in
+from callsheet.check.second_opinion import has_hint, secrets_in
 from callsheet.observe.events import PermissionAsked, TerminalUpdated, UpdateArrived
 from callsheet.observe.model import Json, many, obj, text
 from callsheet.observe.repetition import news
@@ -24,6 +24,8 @@ def secret(event: UpdateArrived | PermissionAsked | TerminalUpdated) -> list[Vio
     if not fresh:
         return None
     is_clean = redactor().is_clean(fresh)  # all in one go
+    if is_clean and not has_hint(fresh):
+        return None
     return [
         Violation(f"a secret stands there in clear: {_counted(name, count)}", where, once=name)
         for where, value in fresh.items()
