@@ -66,6 +66,18 @@ KEEP_ASKED = 4096
 CALLS = ("tool_call", "tool_call_update", "tool_call_content_chunk")
 TERMINALS = ("terminal_update", "terminal_output_chunk")
 SPEECH = ("agent_message_chunk", "agent_thought_chunk", "agent_message", "agent_thought")
+SESSION_STATE = frozenset(
+    (
+        "available_commands_update",
+        "current_mode_update",
+        "config_option_update",
+        "config_options_update",
+        "session_info_update",
+        "usage_update",
+    )
+)
+"""Updates about the state of a session, not about what is done in it. Cards show nothing of them."""
+
 _IN_REQUESTS = ("rawInput", "title", "kind")
 REOPENING = ("session/load", "session/resume")
 # The version that a kind of update implies, where the agreement on one was not recorded.

@@ -22,6 +22,7 @@ import msgspec
 
 from callsheet.observe.lines import decode_leniently
 from callsheet.observe.model import Json, many, obj, text
+from callsheet.observe.tracker import SESSION_STATE
 from callsheet.redaction.redactor import QuickCheck, Redactor, StreamRedactor
 from callsheet.tap.hold import TEXT_PAUSE, Waits, Why
 from callsheet.tap.stats import Account
@@ -36,17 +37,6 @@ CHUNKS = ("agent_message_chunk", "agent_thought_chunk", "user_message_chunk")
 
 MOST_RUNS = 256
 """Sessions that may send text at once. Of more, the text of the one that began first is taken as ended."""
-
-_INVISIBLE = frozenset(
-    (
-        "available_commands_update",
-        "current_mode_update",
-        "config_option_update",
-        "session_info_update",
-        "usage_update",
-    )
-)
-"""Updates that are shown nowhere among the cards: they may overtake one that waits."""
 
 _PARTS = ("params", "result", "error")
 """What of a message may hold a secret."""
@@ -381,7 +371,7 @@ class Messages:
 def is_invisible(message: Json) -> bool:
     """Whether an update changes nothing among the cards of a session."""
     update = obj(obj(message.get("params")).get("update"))
-    return text(update.get("sessionUpdate")) in _INVISIBLE or _piece(update) == ""
+    return text(update.get("sessionUpdate")) in SESSION_STATE or _piece(update) == ""
 
 
 def _asks(message: Json) -> bool:
