@@ -20,15 +20,13 @@ import msgspec
 from callsheet.acp import v1, v2
 from callsheet.acp.peer import Peer
 from callsheet.observe.lines import Direction, RecordedLine, encode_line, read_lines
+from callsheet.observe.model import FINAL
 from callsheet.report.json import JsonObject, is_object
 from callsheet.report.ledger import Ledger
 from callsheet.runtime.clock import new_call_id
 
 if TYPE_CHECKING:
     from callsheet.check.finding import Finding
-
-
-_FINAL = ("completed", "failed", "cancelled")
 
 
 class Frame(NamedTuple):
@@ -151,12 +149,12 @@ def assert_every_call_ended(recording: Recorded, at_least: int = 1) -> dict[str,
         if is_v1 and key not in calls and update["sessionUpdate"] != "tool_call":
             raise AssertionError(f"call {key}: an update comes before its announcement: {update}")
         statuses = calls.setdefault(key, [])
-        if statuses and statuses[-1] in _FINAL:
+        if statuses and statuses[-1] in FINAL:
             raise AssertionError(f"call {key}: an update comes after its end: {update}")
         if isinstance(status, str):
             statuses.append(status)
     for key, statuses in calls.items():
-        if not statuses or statuses[-1] not in _FINAL:
+        if not statuses or statuses[-1] not in FINAL:
             raise AssertionError(f"call {key} never ended; it was {' → '.join(statuses) or 'seen'}")
     if len(calls) < at_least:
         raise AssertionError(f"the recording has {len(calls)} calls; expected {at_least} or more")
