@@ -15,7 +15,7 @@ import pytest
 from callsheet.runtime.spill_store import SpillStore
 from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
-from callsheet.testing.recordings import Recording, Source, updates_in
+from callsheet.testing.recordings import Recorded, Recording, updates_in
 from tests.live import stage as fronts
 from tests.live.agents import AGENTS
 from tests.live.scenes import SCENES, Outcome, fold
@@ -56,7 +56,7 @@ async def play(stage: Stage, scene: str) -> Outcome:
     return outcome
 
 
-def errors(source: Source) -> list[str]:
+def errors(source: Recorded) -> list[str]:
     """Return the errors that the checker finds."""
     found = Recording.of(source).check()
     return [f"{one.rule}: {one.message}" for one in found if one.severity == "error"]
@@ -65,7 +65,7 @@ def errors(source: Source) -> list[str]:
 def hold(stage: Stage, outcome: Outcome) -> None:
     """What the client saw, and what was recorded of it, is free of errors, and every call has ended."""
     assert outcome.client is not None
-    for source in (outcome.client, stage.seen):
+    for source in (outcome.client.recording, stage.seen):
         found = errors(source)
         assert found == [], f"in {source}: {found}"
     open_ = [call for call in outcome.calls.values() if call.get("status") not in ENDED]

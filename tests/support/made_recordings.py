@@ -19,7 +19,8 @@ from typing import Any
 
 from callsheet.check.engine import check_stream
 from callsheet.check.finding import Finding
-from callsheet.check.rules import AFTER, BEFORE, RULES, SESSION, recording_of
+from callsheet.check.rules import RULES
+from callsheet.observe.tracker import CALLS
 from tests.support import RECORDINGS, ROOT
 
 Message = dict[str, Any]
@@ -36,6 +37,40 @@ GOOD: Message = {
     "locations": [{"path": "/code/notes.txt"}],
 }
 """What a complete announcement has."""
+
+
+# An example is lines of JSON. One with a `method`, a `result` or an `error` is a message. Any other is the
+# update of a `session/update`, or its beginning: `{"tool_call": "c1", "title": "…"}`.
+
+SESSION = "s1"
+BEFORE: tuple[Message, ...] = (
+    {"id": 0, "method": "initialize", "params": {"protocolVersion": 1}},
+    {"id": 0, "result": {"protocolVersion": 1, "agentInfo": {"name": "example", "version": "1"}}},
+    {"id": 1, "method": "session/new", "params": {"cwd": "/code", "mcpServers": []}},
+    {"id": 1, "result": {"sessionId": SESSION}},
+    {"id": 2, "method": "session/prompt", "params": {"sessionId": SESSION, "prompt": []}},
+)
+AFTER: tuple[Message, ...] = ({"id": 2, "result": {"stopReason": "end_turn"}},)
+
+
+def recording_of(example: str) -> bytes:
+    """Return the recording of a whole turn in which the lines of an example are sent."""
+    messages = [_message(json.loads(line)) for line in example.splitlines() if line.strip()]
+    return b"".join(
+        json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
+        for message in (*BEFORE, *messages, *AFTER)
+    )
+
+
+def _message(line: Any) -> Message:
+    fields = dict(line)
+    if fields.keys() & {"method", "result", "error"}:
+        return fields
+    for kind in CALLS:
+        if kind in fields:
+            rest = {key: value for key, value in fields.items() if key != kind}
+            fields = {"sessionUpdate": kind, "toolCallId": fields[kind], **rest}
+    return {"method": "session/update", "params": {"sessionId": SESSION, "update": fields}}
 
 
 def content(said: str) -> Message:

@@ -68,7 +68,7 @@ class CheckRule(Struct, frozen=True, kw_only=True):
     clients: tuple[str, ...] = ()
     """The clients that it is about. Such a rule applies only if one of them is asked for."""
     example: str = ""
-    """Lines that break it, as `rules.recording_of` reads them."""
+    """Lines that break it: messages, or updates of a session that begin with the kind and id of a call."""
 
     @property
     def category(self) -> str:

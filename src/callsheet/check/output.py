@@ -22,6 +22,7 @@ from msgspec import Struct, field
 from callsheet.check.finding import SEVERITIES, CheckRule, Finding, Severity
 from callsheet.check.scorecard import Scorecard
 from callsheet.observe.model import ObservedCall
+from callsheet.report.humanize import plural
 
 Write = Callable[[str], object]
 
@@ -116,21 +117,14 @@ class FindingWriter(Protocol):
 
 def totals(outcome: CheckOutcome) -> str:
     """Return the sentence that sums everything up."""
-    read = f"{count(outcome.recordings, 'recording')}, {count(outcome.calls, 'call')}"
+    read = f"{plural(outcome.recordings, 'recording')}, {plural(outcome.calls, 'call')}"
     known = f" {outcome.known:,} more are in the baseline." if outcome.known else ""
     if not outcome.findings:
         return f"{read}: nothing {'new ' if known else ''}found.{known}"
-    words = {"error": "error", "warning": "warning", "advice": "piece of advice"}
-    parts = [count(number, words[kind]) for kind, number in outcome.found.items() if number]
+    nouns = {"advice": ("piece of advice", "pieces of advice")}
+    found = [(number, kind) for kind, number in outcome.found.items() if number]
+    parts = [plural(number, *nouns.get(kind, (kind,))) for number, kind in found]
     return f"{read}: {', '.join(parts)}.{known}"
-
-
-def count(number: int, thing: str) -> str:
-    """Return a number of things, in the singular or the plural."""
-    if number == 1:
-        return f"1 {thing}"
-    plural = thing.replace("piece of", "pieces of") if " of " in thing else f"{thing}s"
-    return f"{number:,} {plural}"
 
 
 def valid_path(path: str) -> str:
@@ -351,7 +345,7 @@ class JunitWriter(FindingWriter):
         lines = list(self._lines[rule.id])
         if number > len(lines):
             lines.append(f"… and {number - len(lines):,} more")
-        message = _attribute(f"{rule.title} ({count(number, 'finding')})")
+        message = _attribute(f"{rule.title} ({plural(number, 'finding')})")
         body = escape(_without_control("\n".join((*lines, f"fix: {rule.fix}"))))
         return f'<failure message={message} type="{rule.severity}">{body}</failure>'
 

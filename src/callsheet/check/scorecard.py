@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Any
 
-import msgspec
 from msgspec import Struct, field
 
 from callsheet.check.finding import CheckRule, Finding, shown
+from callsheet.check.rules.size import net_bytes
 from callsheet.observe.events import CallClosed
-from callsheet.observe.model import ObservedCall, many, obj, text
+from callsheet.observe.model import ObservedCall, obj, text
 
 MOST_TOOLS = 500
 """Tools of an agent that are counted apart. Their names are the agent's, and may be without end."""
@@ -124,25 +123,6 @@ def tool_of(call: ObservedCall) -> str:
 @lru_cache(1024)
 def _shown_name(name: str) -> str:
     return shown(name)
-
-
-def net_bytes(call: ObservedCall) -> int:
-    """Return the bytes of a call's output or of its input, whichever is more."""
-    content = sum(_item_bytes(obj(item)) for item in many(call.fields.get("content")))
-    output = content + call.output_bytes or _json_bytes(call.fields.get("rawOutput"))
-    return max(output, _json_bytes(call.fields.get("rawInput")))
-
-
-def _item_bytes(item: dict[str, Any]) -> int:
-    block = obj(item.get("content"))
-    texts = (item.get("newText"), block.get("text"), block.get("data"))
-    return sum(len(found.encode("utf-8", "replace")) for one in texts if (found := text(one)))
-
-
-def _json_bytes(value: Any) -> int:
-    if value is None or value in ("", {}, []):
-        return 0
-    return len(msgspec.json.encode(value))
 
 
 # The card

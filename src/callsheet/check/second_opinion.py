@@ -155,6 +155,7 @@ FORMS = tuple(
         ("a password in an address", "://", r"://[\w.%+-]*:(?!passw|secret)[^\s:/@'\"`$<>{}\[\]*]{6,}@\w"),
     )
 )  # fmt: skip
+_HINTS = tuple((hint, form) for form in FORMS for hint in form.hints)
 
 _NAMES = ("password", "passwd", "secret", "token", "api_key", "apikey", "api-key", "access_key")
 _GIVEN = r"[\"']?[ \t]{0,3}[:=][ \t]{0,3}[\"']?"
@@ -170,6 +171,16 @@ _DRAWN = 3.5
 def secrets_in(value: Any, spared: Callable[[str], str] = str) -> set[str]:
     """Return which sorts of secrets stand in a JSON value. `spared` takes out what the user allows."""
     return {name for text in _texts(value) for name in _named_in(spared(text))}
+
+
+def has_hint(data: bytes) -> bool:
+    """Whether `secrets_in` could find anything in a value, by its JSON: none of a hint is ever escaped."""
+    text = data.decode()
+    for hint, _ in _HINTS:
+        if hint in text:
+            return True
+    text = text.lower()
+    return any(name in text for name in _NAMES)
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -190,11 +201,11 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _named_in(text: str) -> Iterator[str]:
-    for form in FORMS:
-        if any(hint in text for hint in form.hints) and form.find.search(text):
+    for hint, form in _HINTS:
+        if hint in text and form.find.search(text):
             yield form.name
     lower = text.lower()
-    if any(_is_set(name, lower, text) for name in _NAMES):
+    if any(_is_set(name, lower, text) for name in _NAMES if name in lower):
         yield "a value under a telling name"
 
 

@@ -102,9 +102,8 @@ class CallTracker:
         if kind == "tool_call_content_chunk":
             _append(call, update.get("content"), line)
             return
-        call.asked_since = {
-            name: value for name, value in call.asked_since.items() if not update.get(name)
-        }
+        for name in [name for name in call.asked_since if update.get(name)]:
+            del call.asked_since[name]
         note_repetition(call, update, line)
         self.patch(call, update, line)
         if call.announced is None and _is_announced(call, kind, update):
@@ -373,8 +372,6 @@ class TerminalTracker:
     ) -> Iterator[TerminalUpdated]:
         """Yield the updates of terminals in a call's `_meta`, where some v1 agents put them."""
         meta = obj(update.get("_meta"))
-        if not meta:
-            return
         self.created(session, text(obj(meta.get("terminal_info")).get("terminal_id")), line)
         for name in ("terminal_output", "terminal_output_delta", "terminal_exit"):
             fields = obj(meta.get(name))

@@ -156,13 +156,18 @@ def inner(raw: Json) -> Iterator[Json]:
 
 def of_a_command(raw: Any) -> Any:
     """Return the object in a raw output that is JSON text about a command; else the raw output itself."""
-    if type(raw) is not str or raw[:1] != "{" or len(raw) > _LONGEST:
-        return raw
+    fields = object_in(raw) if type(raw) is str and len(raw) <= _LONGEST else None
+    return raw if fields is None or _OF_COMMANDS.isdisjoint(fields) else fields
+
+
+def object_in(source: str) -> Json | None:
+    """Return the object that a text is in JSON; None if it is none."""
+    if source[:1] != "{" or source.rstrip()[-1:] != "}":
+        return None
     try:
-        fields = obj(_decode(raw))
+        return obj(_decode(source))
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return raw
-    return raw if _OF_COMMANDS.isdisjoint(fields) else fields
+        return None
 
 
 def error_in(call: ObservedCall) -> str | None:
@@ -261,12 +266,9 @@ def _is_its_own(fields: Json) -> bool:
 def _error_in_text(raw: str, kind: Any) -> str | None:
     if raw.startswith("<tool_use_error>"):
         return "rawOutput: it is a <tool_use_error>"
-    if kind not in ("edit", "delete", "move") or raw[:1] != "{" or len(raw) > _LONGEST:
+    if kind not in ("edit", "delete", "move") or len(raw) > _LONGEST:
         return None
-    try:
-        where = _error_in(obj(_decode(raw)))
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return None
+    where = _error_in(object_in(raw) or {})
     return where and f"rawOutput: {where}"
 
 

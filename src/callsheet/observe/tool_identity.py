@@ -23,6 +23,12 @@ from callsheet.report.fields import ToolKind
 IDENTIFIER = re.compile(r"[A-Za-z][\w.-]*(?:/[A-Za-z][\w.-]*)?").fullmatch
 """How programs write a name: in one word, perhaps below a server's."""
 
+is_absolute = re.compile(r"/|[A-Za-z]:[\\/]|\\\\").match
+"""Whether a path is absolute, on any system."""
+
+has_steps = re.compile(r"(?:^|[\\/])\.{1,2}(?:[\\/]|$)").search
+"""Whether a path has `.` or `..` in it."""
+
 LONGEST_NAME = 80
 
 PROGRAMS = frozenset((

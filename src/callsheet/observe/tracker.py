@@ -66,6 +66,18 @@ KEEP_ASKED = 4096
 CALLS = ("tool_call", "tool_call_update", "tool_call_content_chunk")
 TERMINALS = ("terminal_update", "terminal_output_chunk")
 SPEECH = ("agent_message_chunk", "agent_thought_chunk", "agent_message", "agent_thought")
+SESSION_STATE = frozenset(
+    (
+        "available_commands_update",
+        "current_mode_update",
+        "config_option_update",
+        "config_options_update",
+        "session_info_update",
+        "usage_update",
+    )
+)
+"""Updates about the state of a session, not about what is done in it. Cards show nothing of them."""
+
 _IN_REQUESTS = ("rawInput", "title", "kind")
 REOPENING = ("session/load", "session/resume")
 # The version that a kind of update implies, where the agreement on one was not recorded.
@@ -215,7 +227,8 @@ class Tracker:
         question = question_of(line, message.get("id"), params, session)
         key = question.call_id
         if session is not None:
-            yield from self._first_of_unopened(line, session)
+            if not session.updates and not session.is_known:
+                yield UnopenedSession(line, session, self._requests.pending_opening())
             if key is not None:
                 yield from self._relate_to_call(line, session, key, question)
             if session.turn is not None and len(session.turn.questions) < KEEP_ASKED:
@@ -354,7 +367,8 @@ class Tracker:
         fields = obj(params.get("update"))
         if session is None or not fields:
             return
-        yield from self._first_of_unopened(line, session)
+        if not session.updates and not session.is_known:
+            yield UnopenedSession(line, session, self._requests.pending_opening())
         session.updates += 1
         kind = text(fields.get("sessionUpdate")) or ""
         if self.connection.spoken is None:
@@ -369,12 +383,6 @@ class Tracker:
             self._sessions.note_child(line, session, fields)
             yield SessionUpdated(line, session, fields)
             yield from self._turn_activity(line, session, kind, fields)
-
-    def _first_of_unopened(self, line: RecordedLine, session: ObservedSession) -> Iterator[Any]:
-        """Yield `UnopenedSession` for the first message of a session that nobody has opened."""
-        if session.is_known or session.updates:
-            return
-        yield UnopenedSession(line, session, self._requests.pending_opening())
 
     def _turn_activity(
         self, line: RecordedLine, session: ObservedSession, kind: str, update: Json
@@ -414,10 +422,12 @@ class Tracker:
         is_first = call.updates == 0 and call.announced is None
         self._calls.apply(call, kind, update, line)
         self._terminals.shown(call, update)
-        self._sessions.note_child(line, session, update)
+        if "_meta" in update:
+            self._sessions.note_child(line, session, update)
         yield UpdateApplied(line, session, call, kind, update, is_first)
         note_files(session, call, line.number)
-        yield from self._terminals.in_meta(line, session, update)
+        if "_meta" in update:
+            yield from self._terminals.in_meta(line, session, update)
 
     def _begin_call(self, line: RecordedLine, session: ObservedSession, key: str) -> ObservedCall:
         # Where prompts may be missing from the recording, a call outside of a turn implies one.

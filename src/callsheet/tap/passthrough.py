@@ -22,6 +22,7 @@ import msgspec
 
 from callsheet.observe.lines import decode_leniently
 from callsheet.observe.model import Json, many, obj, text
+from callsheet.observe.tracker import SESSION_STATE
 from callsheet.redaction.redactor import QuickCheck, Redactor, StreamRedactor
 from callsheet.tap.hold import TEXT_PAUSE, Waits, Why
 from callsheet.tap.stats import Account
@@ -36,20 +37,6 @@ CHUNKS = ("agent_message_chunk", "agent_thought_chunk", "user_message_chunk")
 
 MOST_RUNS = 256
 """Sessions that may send text at once. Of more, the text of the one that began first is taken as ended."""
-
-_INVISIBLE = frozenset(
-    (
-        "available_commands_update",
-        "current_mode_update",
-        "config_option_update",
-        "session_info_update",
-        "usage_update",
-    )
-)
-"""Updates that are shown nowhere among the cards: they may overtake one that waits."""
-
-_PARTS = ("params", "result", "error")
-"""What of a message may hold a secret."""
 
 _SHORT = 64
 """Bytes within which the quick check sees all that a stream holds, and the name before it."""
@@ -359,34 +346,38 @@ class Messages:
         if message is None:
             clean, count = redactor.text(line.decode("utf-8", "surrogateescape"))
             return clean.encode("utf-8", "surrogateescape") if count else line
-        if redactor.is_clean(message):
-            return line
-        asks = _asks(message)
-        parts = {key: redactor.value(message[key], runs=asks) for key in _PARTS if key in message}
-        if not any(count for _, count in parts.values()):
-            return line
-        return _encode({**message, **{key: part for key, (part, _) in parts.items()}}) + b"\n"
+        parts, count = _redacted(redactor, message, ("params", "result", "error"))
+        return _encode({**message, **parts}) + b"\n" if count else line
 
     def _clean(self, message: Json) -> Json | None:
         """Return a message without secrets; None if it has none."""
-        part = "params" if "params" in message else "error"
-        value = message.get(part)
-        if self._redactor is None or self._redactor.is_clean(value):
+        if self._redactor is None:
             return None
-        clean, count = self._redactor.value(value, runs=_asks(message))
+        part = "params" if "params" in message else "error"
+        parts, count = _redacted(self._redactor, message, (part,))
         self._account.hidden += count
-        return {**message, part: with_ids(clean, value)} if count else None
+        return {**message, part: with_ids(parts[part], message[part])} if count else None
 
 
 def is_invisible(message: Json) -> bool:
     """Whether an update changes nothing among the cards of a session."""
     update = obj(obj(message.get("params")).get("update"))
-    return text(update.get("sessionUpdate")) in _INVISIBLE or _piece(update) == ""
+    return text(update.get("sessionUpdate")) in SESSION_STATE or _piece(update) == ""
 
 
-def _asks(message: Json) -> bool:
-    """Whether a message asks for permission: the user must see all of what would run."""
-    return message.get("method") == PERMISSION
+def _redacted(redactor: Redactor, message: Json, names: tuple[str, ...]) -> tuple[Json, int]:
+    """Return these parts of a message without secrets, and how many there were; no parts if it is clean.
+
+    Who is asked for permission must see all of what would run.
+    """
+    parts = {name: message[name] for name in names if name in message}
+    if redactor.is_clean(parts):
+        return {}, 0
+    asks = message.get("method") == PERMISSION
+    made = {name: redactor.value(part, runs=asks) for name, part in parts.items()}
+    return {name: part for name, (part, _) in made.items()}, sum(
+        count for _, count in made.values()
+    )
 
 
 def _piece(update: Json) -> str | None:

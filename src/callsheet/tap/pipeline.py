@@ -273,7 +273,7 @@ class Pipeline:
                 self._history.reopened(key)
         elif method in ("session/close", "session/delete") and key is not None:
             if (closed := self._sessions.get(key)) is not None:
-                closed.closed(now)
+                closed.cancelled(now, all_calls=True)
         elif method == "session/prompt" and key is not None and self._history is not None:
             self._history.prompt(key, self._cwd(key), params, self._sanitizer)
 

@@ -200,17 +200,11 @@ class TappedSession:
 
     # Ends that the agent does not report
 
-    def cancelled(self, now: float) -> None:
-        """Set deadlines for what runs: the client has cancelled the turn."""
+    def cancelled(self, now: float, *, all_calls: bool = False) -> None:
+        """Set deadlines for what runs in the turn that the client has cancelled, or in all of the session."""
         for mine in self._reports.calls.values():
-            is_meant = mine.call.turn is self.session.turn and not mine.call.is_background
-            if is_meant and mine.deadline is None:
-                self._end_later(mine, now + CANCELLED, Reason.CANCELLED)
-
-    def closed(self, now: float) -> None:
-        """Set deadlines for all that is open: the client has closed the session."""
-        for mine in self._reports.calls.values():
-            if mine.deadline is None:
+            is_of_turn = mine.call.turn is self.session.turn and not mine.call.is_background
+            if (all_calls or is_of_turn) and mine.deadline is None:
                 self._end_later(mine, now + CANCELLED, Reason.CANCELLED)
 
     def _end_later(self, mine: TappedCall, until: float, reason: Reason) -> None:

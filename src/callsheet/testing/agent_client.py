@@ -11,7 +11,7 @@ import asyncio
 import inspect
 import os
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, Self, TypeAlias
@@ -22,13 +22,12 @@ from callsheet.acp.jsonrpc import (
     Notification,
     ProtocolError,
     UnknownMethod,
-    decode_line,
 )
 from callsheet.report.json import JsonObject, JsonValue, is_list, is_object
 from callsheet.report.ledger import Ledger
 from callsheet.runtime.pipes import READ, PipeWriter, Source
 from callsheet.runtime.rpc import Answer, Disconnected, RemoteError, RpcPeer
-from callsheet.testing.recordings import Frame, Recording, fold, updates_in
+from callsheet.testing.recordings import Recording, fold, updates_in
 
 Decide: TypeAlias = Callable[[JsonObject], "str | Awaitable[str | None] | None"]
 """Takes the params of a permission request. Returns the id or kind of an option, or None: no answer."""
@@ -178,16 +177,16 @@ class AgentClient:
 
     async def notify(self, method: str, params: JsonObject) -> None:
         """Send a notification."""
-        await self.send(Notification(method, params))
-
-    async def send(self, message: Message | bytes) -> None:
-        """Write a message to the agent; bytes are written as they are."""
-        rest = self.post(message)
+        rest = self.post(Notification(method, params))
         if rest is not None:
             await asyncio.wait({rest})
 
     def post(self, message: Message | bytes) -> asyncio.Future[None] | None:
-        """Write a message without waiting for room in the pipe. Raise `AgentGone` if no agent runs."""
+        """Write a message, or bytes as they are, without waiting for room in the pipe.
+
+        Raises:
+            AgentGone: No agent runs.
+        """
         try:
             return self._peer.post(message)
         except OSError as exc:
@@ -209,14 +208,9 @@ class AgentClient:
         return 2 if agreed == 2 else 1
 
     @property
-    def traffic(self) -> list[Frame]:
-        """Every line, both ways, in order."""
-        return self.recording.frames
-
-    @property
     def lines(self) -> list[bytes]:
         """The lines that the agent wrote."""
-        return [frame.line for frame in self.traffic if frame.way == "in"]
+        return [frame.line for frame in self.recording.frames if frame.way == "in"]
 
     @property
     def updates(self) -> list[JsonObject]:
@@ -235,20 +229,13 @@ class AgentClient:
 
     def fold(self, session: str | None = None) -> Ledger:
         """Return the calls of a session as they are now; without one, of all sessions."""
-        return fold(self._of(session), version=self.version)
+        return fold(self.lines, version=self.version, session=session)
 
     def text(self, session: str | None = None) -> str:
         """Return the text of all agent messages, of one session or of all."""
-        updates = updates_in(self._of(session))
+        updates = updates_in(self.lines, session)
         chunks = [one for one in updates if one["sessionUpdate"] == "agent_message_chunk"]
         return "".join(str(_object(one.get("content")).get("text") or "") for one in chunks)
-
-    def _of(self, session: str | None) -> Iterable[Any]:
-        if session is None:
-            return self.lines
-        messages = [decode_line(line) for line in self.lines]
-        params = [one.params for one in messages if isinstance(one, Notification)]
-        return [one for one in params if is_object(one) and one.get("sessionId") == session]
 
     # The process
 

@@ -2,7 +2,7 @@
 
 `Recorder` is a sink for a session of your own. `Recording` holds what went between a client and an agent,
 both ways; it can be checked by the rules of `callsheet check`, saved, and read again. `updates_in`, `fold`
-and `assert_every_call_ended` accept a `Recorder`, a file, or an iterable of lines or messages.
+and `assert_every_call_ended` accept either, a file, or an iterable of lines or messages.
 """
 
 from __future__ import annotations
@@ -20,16 +20,13 @@ import msgspec
 from callsheet.acp import v1, v2
 from callsheet.acp.peer import Peer
 from callsheet.observe.lines import Direction, RecordedLine, encode_line, read_lines
+from callsheet.observe.model import FINAL
 from callsheet.report.json import JsonObject, is_object
 from callsheet.report.ledger import Ledger
 from callsheet.runtime.clock import new_call_id
 
 if TYPE_CHECKING:
     from callsheet.check.finding import Finding
-    from callsheet.testing.agent_client import AgentClient
-
-
-_FINAL = ("completed", "failed", "cancelled")
 
 
 class Frame(NamedTuple):
@@ -72,42 +69,53 @@ class Recorder:
         return fold(self)
 
 
-Recorded: TypeAlias = Recorder | str | Path | Iterable[Any]
-"""A recorder; a file of lines; or lines, messages, params or updates."""
+Recorded: TypeAlias = "Recorder | Recording | str | Path | Iterable[Any]"
+"""A recorder, a recording or a file; or frames, lines, messages, params or updates."""
 
 
-def updates_in(recording: Recorded) -> Iterator[JsonObject]:
-    """Yield the updates of a recording, from lines, messages, params or bare updates. Skip other messages."""
-    for item in _items(recording):
-        message = json.loads(item) if isinstance(item, (bytes, bytearray, str)) else item
+def updates_in(recorded: Recorded, session: str | None = None) -> Iterator[JsonObject]:
+    """Yield the updates in messages, params or bare updates, of one session or of all. Skip all else."""
+    for frame in _frames(recorded):
+        message = json.loads(frame.line) if frame.line.strip() else None
         if is_object(message) and is_object(message.get("msg")):
             message = message["msg"]
         if is_object(message) and "method" in message:
             message = message.get("params") if message["method"] == "session/update" else None
-        if is_object(message) and is_object(message.get("update")):
-            message = message["update"]
-        if is_object(message) and "sessionUpdate" in message:
-            yield message
+        if is_object(message) and session in (None, message.get("sessionId")):
+            update = message["update"] if is_object(message.get("update")) else message
+            if "sessionUpdate" in update:
+                yield update
 
 
-def _items(recording: Recorded) -> Iterator[Any]:
-    if isinstance(recording, Recorder):
-        yield from recording.lines
-    elif isinstance(recording, (str, Path)):
-        with Path(recording).open("rb") as lines:
-            yield from (line for line in lines if line.strip())
+def _frames(recorded: Recorded) -> Iterator[Frame]:
+    if isinstance(recorded, Recorder):  # a sink has received only the agent's lines
+        yield from [Frame("in", line) for line in recorded.lines]
+    elif isinstance(recorded, Recording):
+        yield from recorded.frames
+    elif isinstance(recorded, (str, Path)):
+        with Path(recorded).open("rb") as lines:
+            yield from map(_frame, lines)
     else:
-        yield from recording
+        yield from map(_frame, recorded)
 
 
-def fold(recording: Recorded, *, version: int | None = None) -> Ledger:
+def _frame(item: Any) -> Frame:
+    if isinstance(item, Frame):
+        return item
+    if isinstance(item, str):
+        item = item.encode()
+    return Frame("", item if isinstance(item, bytes) else msgspec.json.encode(item))
+
+
+def fold(recording: Recorded, *, version: int | None = None, session: str | None = None) -> Ledger:
     """Return the calls as a client sees them at the end of a recording.
 
     Args:
         recording: The recording.
         version: The version of ACP. Default: inferred from the updates. A `Recorder` has its own.
+        session: The session whose calls are returned. Default: those of all sessions.
     """
-    updates = list(updates_in(recording))
+    updates = list(updates_in(recording, session))
     if version is None:
         is_v1 = any(update["sessionUpdate"] == "tool_call" for update in updates)
         version = 1 if is_v1 or not updates else 2
@@ -141,20 +149,17 @@ def assert_every_call_ended(recording: Recorded, at_least: int = 1) -> dict[str,
         if is_v1 and key not in calls and update["sessionUpdate"] != "tool_call":
             raise AssertionError(f"call {key}: an update comes before its announcement: {update}")
         statuses = calls.setdefault(key, [])
-        if statuses and statuses[-1] in _FINAL:
+        if statuses and statuses[-1] in FINAL:
             raise AssertionError(f"call {key}: an update comes after its end: {update}")
         if isinstance(status, str):
             statuses.append(status)
     for key, statuses in calls.items():
-        if not statuses or statuses[-1] not in _FINAL:
+        if not statuses or statuses[-1] not in FINAL:
             raise AssertionError(f"call {key} never ended; it was {' → '.join(statuses) or 'seen'}")
     if len(calls) < at_least:
         raise AssertionError(f"the recording has {len(calls)} calls; expected {at_least} or more")
     return calls
 
-
-Source: TypeAlias = "AgentClient | Recorded"
-"""What a recording can be made of: a client, a sink, a file, or frames, lines or messages."""
 
 _WAYS: dict[str, Direction] = {"in": "agent->client", "out": "client->agent"}
 
@@ -175,16 +180,10 @@ class Recording:
         self._began: float = time.monotonic()
 
     @classmethod
-    def of(cls, source: Source) -> Self:
-        """Return a recording of what a client or a sink has received, of a file, or of lines or messages."""
+    def of(cls, recorded: Recorded) -> Self:
+        """Return a recording of what a sink has received, of a file, or of lines or messages."""
         made = cls()
-        if isinstance(source, Recorder):  # a sink has received only the agent's lines
-            made.frames += [Frame("in", line) for line in source.lines]
-        elif isinstance(source, (str, Path)):
-            made.frames += map(_frame, BytesIO(Path(source).read_bytes()))
-        else:
-            items: Any = getattr(source, "traffic", source)
-            made.frames += map(_frame, items)
+        made.frames.extend(_frames(recorded))
         return made
 
     # Recording
@@ -259,14 +258,6 @@ class Recording:
             else:
                 for line in frame.line.split(b"\n"):
                     yield from encode_line(frame.at, _WAYS[frame.way], line)
-
-
-def _frame(item: Any) -> Frame:
-    if isinstance(item, Frame):
-        return item
-    if isinstance(item, str):
-        item = item.encode()
-    return Frame("", item if isinstance(item, bytes) else msgspec.json.encode(item))
 
 
 def _names(names: str | Iterable[str]) -> list[str]:

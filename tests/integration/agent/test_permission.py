@@ -445,7 +445,7 @@ async def test_cancelling_while_it_is_asked_ends_the_call_and_takes_the_question
         taken_back = [m for m in client.received if m.get("method") == "$/cancel_request"]
         assert [m["params"]["requestId"] for m in taken_back] == [asked["id"]]
         allowed = {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
-        await client.send(Response(asked["id"], allowed))  # it comes too late
+        client.post(Response(asked["id"], allowed))  # it comes too late
         assert (await client.request("session/list", {}))["sessions"]
     assert not (tmp_path / "done").exists()
 

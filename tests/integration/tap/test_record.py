@@ -409,7 +409,7 @@ async def test_a_session_goes_as_ever_and_its_recording_is_what_the_client_saw(
         way = "in" if b'"dir": "agent->client"' in line[:50] else "out"
         kept[way].append(line.partition(b'"msg": ')[2][:-1] + b"\n")
     assert kept["in"] == client.lines
-    assert kept["out"] == [frame.line for frame in client.traffic if frame.way == "out"]
+    assert kept["out"] == [frame.line for frame in client.recording.frames if frame.way == "out"]
     assert_every_call_ended([line["msg"] for line in lines_in(path)], at_least=3)
     with path.open("rb") as stream:
         assert list(check_stream(stream)) == []

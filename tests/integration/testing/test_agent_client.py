@@ -51,8 +51,10 @@ async def test_a_turn_with_permission_and_its_calls(
     assert client.exit_code == 0
     assert client.errors == ""
     assert len(assert_every_call_ended(client.lines)) == 2
-    assert [frame.way for frame in client.traffic][:4] == ["out", "in", "out", "in"]
-    assert [frame.at for frame in client.traffic] == sorted(frame.at for frame in client.traffic)
+    assert [frame.way for frame in client.recording.frames][:4] == ["out", "in", "out", "in"]
+    assert [frame.at for frame in client.recording.frames] == sorted(
+        frame.at for frame in client.recording.frames
+    )
     for update in client.updates:
         note = {"sessionId": session, "update": update}
         name = "SessionNotification" if protocol == 1 else "UpdateSessionNotification"
@@ -79,7 +81,9 @@ async def test_a_cancel_answers_what_waits_for_the_user(
         assert await turn == "cancelled"
         (call,) = client.fold(session)
     assert call.status.value == "cancelled"
-    assert any(b'"outcome":"cancelled"' in f.line for f in client.traffic if f.way == "out")
+    assert any(
+        b'"outcome":"cancelled"' in f.line for f in client.recording.frames if f.way == "out"
+    )
 
 
 async def test_an_error_of_the_agent_is_raised() -> None:

@@ -41,8 +41,8 @@ async def test_a_clients_traffic_is_recorded_as_it_goes(tmp_path: Path) -> None:
     }
     assert senders["session/prompt"] == "client"
     assert senders["session/update"] == "agent"
-    assert [line.message for line in Recording.of(client).lines] == recording.messages
-    assert len(recording.messages) == len(client.traffic)
+    assert [line.message for line in client.recording.lines] == recording.messages
+    assert len(recording.messages) == len(client.recording.frames)
     times = [line.time for line in recording.lines]
     assert times == sorted(times, key=lambda time: time or 0)
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from callsheet.check.engine import RecordingChecker, check_stream
-from callsheet.check.rules import RULES, recording_of
+from callsheet.check.rules import RULES
 from callsheet.check.rules.clients import MANY_LOCATIONS
 from callsheet.observe import calls
 from callsheet.observe.lines import read_lines
-from tests.support.made_recordings import CLIENTS, RECORDINGS, content, found_by, told
+from tests.support.made_recordings import CLIENTS, RECORDINGS, content, found_by, recording_of, told
 
 CLIENT_RULES = tuple(rule for rule in RULES if rule.clients)
 CALL = {"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "pending"}

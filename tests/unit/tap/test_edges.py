@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from callsheet.check.rules import SESSION
 from callsheet.observe.model import ObservedCall
 from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
 from tests.support.made_recordings import (
+    SESSION,
     Message,
     announced,
     asked,

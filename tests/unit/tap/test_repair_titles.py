@@ -10,12 +10,20 @@ from typing import Any
 
 import pytest
 
-from callsheet.check.rules import recording_of
 from callsheet.describe import Describer
 from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
 from tests.support.drafts import CWD, Told, diff, text
-from tests.support.made_recordings import OURS, SHARED, announced, asked, decided, name_of, updated
+from tests.support.made_recordings import (
+    OURS,
+    SHARED,
+    announced,
+    asked,
+    decided,
+    name_of,
+    recording_of,
+    updated,
+)
 from tests.support.sizes import sized
 from tests.support.tap_harness import Tapped, updates
 

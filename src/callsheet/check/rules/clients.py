@@ -27,6 +27,7 @@ from callsheet.observe.events import (
 )
 from callsheet.observe.evidence import OUTPUT_KEYS, output_of, texts
 from callsheet.observe.model import ObservedCall, many, obj, text
+from callsheet.observe.tool_identity import is_absolute
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -45,7 +46,6 @@ _MAY_BE_MARKDOWN = re.compile(
 _HARMLESS = frozenset(
     {"paragraph_open", "paragraph_close", "inline", "text", "text_special", "code_inline"}
 )
-_ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\").match
 
 
 # How a call ends
@@ -176,7 +176,7 @@ def follow_goes_nowhere(event: UpdateArrived) -> Violation | None:
     if not paths:
         return None
     index, field = len(paths) - 1, f"update.locations[{len(paths) - 1}].path"
-    if not _ABSOLUTE(paths[index]):
+    if not is_absolute(paths[index]):
         return Violation(f"{quoted(paths[index])} is not absolute, so Zed opens nothing", field)
     cwd = event.session.cwd
     if cwd and not _is_in(paths[index], cwd) and any(_is_in(path, cwd) for path in paths):

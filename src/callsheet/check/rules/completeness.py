@@ -18,6 +18,7 @@ from callsheet.observe.evidence import (
     error_in,
     has_output,
     is_blank,
+    object_in,
     raw_text,
     texts,
 )
@@ -86,9 +87,6 @@ def _bare(call: ObservedCall, value: Any) -> str | None:
     return (
         f"as {quoted(title)}, which is no more than a name" if title.strip() else "without a title"
     )
-
-
-_decode = msgspec.json.Decoder().decode
 
 
 @rule("complete/input-at-first", CallClosed)
@@ -212,12 +210,7 @@ def _field(event: PermissionAsked) -> str:
 
 
 def _is_json(raw: Any) -> bool:
-    if type(raw) is not str or not raw.lstrip().startswith("{"):
-        return False
-    try:
-        return type(_decode(raw)) is dict
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return False
+    return type(raw) is str and object_in(raw.lstrip()) is not None
 
 
 _SILENT_KINDS = ("think", "switch_mode")

@@ -12,11 +12,9 @@ from typing import Any
 from callsheet.check.finding import Violation, quoted, rule
 from callsheet.observe.events import CallClosed, PermissionAsked, UpdateApplied, UpdateArrived
 from callsheet.observe.model import Json, ObservedCall, ObservedSession, many, obj, text
-from callsheet.observe.tool_identity import works_on_a_file
+from callsheet.observe.tool_identity import has_steps, is_absolute, works_on_a_file
 
-_ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\").match
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:").match
-_STEP = re.compile(r"(?:^|[\\/])\.{1,2}(?:[\\/]|$)").search
 
 
 @rule("complete/locations-at-first", CallClosed)
@@ -63,7 +61,7 @@ def not_normal(event: UpdateArrived) -> list[Violation] | None:
     return [
         Violation(f"{quoted(path)} has steps in it that lead nowhere", field, once=path)
         for field, path in _paths(event.update, "update")
-        if _STEP(path) and _ABSOLUTE(path)
+        if has_steps(path) and is_absolute(path)
     ]
 
 
@@ -94,7 +92,7 @@ def _not_absolute(paths: Iterable[tuple[str, str]]) -> list[Violation]:
 
 
 def _why_not_absolute(path: str) -> str | None:
-    if _ABSOLUTE(path):
+    if is_absolute(path):
         return None
     if path[:1] == "~":
         return "begins at somebody's home"

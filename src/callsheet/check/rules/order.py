@@ -22,18 +22,8 @@ from callsheet.observe.model import (
     obj,
     text,
 )
+from callsheet.observe.tracker import SESSION_STATE
 
-_OF_A_SESSION = frozenset(
-    (
-        "available_commands_update",
-        "current_mode_update",
-        "config_option_update",
-        "config_options_update",
-        "session_info_update",
-        "usage_update",
-    )
-)
-"""Updates about the state of a session, not about what is done in it."""
 _OF_A_TURN = ("agent_message_chunk", "agent_thought_chunk")
 
 
@@ -60,7 +50,7 @@ def _too_early(event: UnopenedSession) -> Violation | None:
 
 def _is_state(event: UnopenedSession) -> bool:
     update = obj(obj(obj(event.line.message).get("params")).get("update"))
-    return update.get("sessionUpdate") in _OF_A_SESSION
+    return update.get("sessionUpdate") in SESSION_STATE
 
 
 @rule("order/unknown-session", UnopenedSession)

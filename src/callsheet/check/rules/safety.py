@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from callsheet.check.finding import Violation, redactor, rule
-from callsheet.check.second_opinion import secrets_in
+from callsheet.check.second_opinion import has_hint, secrets_in
 from callsheet.observe.events import PermissionAsked, TerminalUpdated, UpdateArrived
 from callsheet.observe.model import Json, many, obj, text
 from callsheet.observe.repetition import news
+from callsheet.redaction.redactor import Redactor
 
 _FIELDS = ("title", "rawInput", "content", "rawOutput", "locations", "_meta")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -23,7 +27,10 @@ def secret(event: UpdateArrived | PermissionAsked | TerminalUpdated) -> list[Vio
     fresh = _news(event)
     if not fresh:
         return None
-    is_clean = redactor().is_clean(fresh)  # all in one go
+    data = _encoded(fresh)  # all in one go
+    is_clean = data is not None and redactor().is_clean_json(data)
+    if data is not None and is_clean and not has_hint(data):
+        return None
     return [
         Violation(f"a secret stands there in clear: {_counted(name, count)}", where, once=name)
         for where, value in fresh.items()
@@ -31,10 +38,26 @@ def secret(event: UpdateArrived | PermissionAsked | TerminalUpdated) -> list[Vio
     ]
 
 
+def _encoded(value: Any) -> bytes | None:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return None
+
+
 def _secrets(value: Any, *, is_clean: bool) -> dict[str, int]:
     """Count the secrets in a value. The second opinion decides where `redaction` sees none."""
-    found = {} if is_clean else redactor().found(value)
+    found: dict[str, int] = {}
+    if not is_clean:
+        data = _encoded(value)
+        found = redactor().found(value) if data is None else _found_in(redactor(), data)
     return found or dict.fromkeys(secrets_in(value, redactor().spared), 1)
+
+
+@lru_cache(maxsize=64)
+def _found_in(judge: Redactor, data: bytes) -> dict[str, int]:
+    """Count the secrets in JSON. Agents send the same text in several fields and messages of a call."""
+    return judge.found(msgspec.json.decode(data))
 
 
 def _counted(name: str, count: int) -> str:

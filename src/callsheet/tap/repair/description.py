@@ -17,11 +17,12 @@ from msgspec.structs import replace
 from callsheet.describe import Describer, Description
 from callsheet.describe import arguments as roles
 from callsheet.describe.classify import MAX_NAME, declared_kind, plan_of
+from callsheet.observe.evidence import object_in
 from callsheet.observe.model import Json, ObservedCall, obj, text
 from callsheet.report.fields import UNASKED, ToolKind
 from callsheet.tap.repair.draft import CallDraft
 from callsheet.tap.repair.names import unwrapped
-from callsheet.tap.repair.streamed_input import members_of, object_in
+from callsheet.tap.repair.streamed_input import members_of
 
 _NAMED_LIKE_TOOLS = ("read", "edit", "delete", "move", "search", "fetch", "switch_mode")
 _BY_KIND = {kind: kind for kind in _NAMED_LIKE_TOOLS} | {"execute": "bash"}

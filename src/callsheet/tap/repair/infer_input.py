@@ -16,13 +16,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from callsheet.describe.shell.programs import program_names
-from callsheet.observe.evidence import sole_text
+from callsheet.observe.evidence import object_in, sole_text
 from callsheet.observe.model import FINAL, Json, ObservedCall, many, obj, text
 from callsheet.observe.tool_identity import diff_paths, entry_of, needs_of
 from callsheet.tap.profiles import without_notes
 from callsheet.tap.repair.draft import CallDraft
 from callsheet.tap.repair.names import is_bare, listed
-from callsheet.tap.repair.streamed_input import Streamed, object_in, streamed_in
+from callsheet.tap.repair.streamed_input import Streamed, streamed_in
 
 _IN_META = ("rawInput", "raw_input", "toolInput", "tool_input", "input", "arguments", "args")
 _SHOWN = re.compile(

@@ -9,18 +9,16 @@ from typing import Any
 
 from callsheet.describe.paths import MAX_LOCATIONS, PathContext
 from callsheet.observe.model import Json, many, obj, text
-from callsheet.observe.tool_identity import diff_paths
+from callsheet.observe.tool_identity import diff_paths, has_steps, is_absolute
 from callsheet.report.fields import ToolCallLocation
 from callsheet.tap.repair.description import description_of
 from callsheet.tap.repair.draft import CallDraft
 
-_ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\").match
 _LINK = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+://", re.IGNORECASE).match
 _PATHS = ("path", "file_path", "filePath", "file", "uri")
 """Names under which agents send the path of a location."""
 _LONG = 8
 """Digits from which on a number is no line number."""
-_STEP = re.compile(r"(?:^|[\\/])\.{1,2}(?:[\\/]|$)").search
 
 
 def find_locations(draft: CallDraft) -> CallDraft:
@@ -99,11 +97,11 @@ def _is_named(path: str, raw: Any) -> bool:
 def _with_whole_paths(draft: CallDraft) -> list[Any]:
     """Return content with partial paths of diffs completed, where exactly one known path ends so."""
     reported = [obj(item) for item in draft.content if obj(item).get("type") == "diff"]
-    if all(_ABSOLUTE(text(item.get("path")) or "/") for item in reported):
+    if all(is_absolute(text(item.get("path")) or "/") for item in reported):
         return draft.content
     places = [text(obj(place).get("path")) for place in draft.locations]
     inputs = [value for value in obj(draft.raw_input).values() if type(value) is str]
-    whole = {path for path in (*places, *inputs) if path and _ABSOLUTE(path)}
+    whole = {path for path in (*places, *inputs) if path and is_absolute(path)}
     made: list[Any] = []
     for item in draft.content:
         end = text(obj(item).get("path")) or "" if obj(item).get("type") == "diff" else ""
@@ -137,8 +135,8 @@ def _corrected_item(item: Json, draft: CallDraft) -> Json:
 
 def absolute(path: str, draft: CallDraft) -> str:
     """Return a path as editors need it: absolute, and without `.` and `..`."""
-    if _ABSOLUTE(path):
-        if not _STEP(path):
+    if is_absolute(path):
+        if not has_steps(path):
             return path
     elif not draft.cwd and path[:5].lower() != "file:":
         return path

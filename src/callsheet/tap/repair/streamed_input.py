@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from callsheet.describe import arguments as roles
-from callsheet.observe.evidence import sole_text
-from callsheet.observe.model import Json, many, obj, text
+from callsheet.observe.evidence import object_in, sole_text
+from callsheet.observe.model import Json, many, text
 from callsheet.observe.tool_identity import needs_of
 from callsheet.tap.repair.draft import CallDraft
 from callsheet.tap.repair.names import is_bare, listed, mentions
@@ -74,17 +74,6 @@ def streamed_in(draft: CallDraft) -> Streamed | None:
     whole = object_in(call.streamed)
     found = Streamed(call.streamed, whole, [] if is_shown else content, is_shown)
     return found if _is_meant(found, draft) else None
-
-
-def object_in(source: str) -> Json | None:
-    """Return the object that a text is in JSON; None if it is none."""
-    if source[:1] != "{" or source.rstrip()[-1:] != "}":
-        return None
-    try:
-        whole: Any = _decode(source)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return None
-    return obj(whole) if type(whole) is dict else None
 
 
 def members_of(source: str) -> Json:
