@@ -158,10 +158,10 @@ def test_lines_added_and_removed_balance(text: str, old: str, new: str) -> None:
     assert change.text == text.replace(old, new)
     before, after = text.count("\n") + 1, change.text.count("\n") + 1
     slack = (text.endswith("\n") or not text) - (change.text.endswith("\n") or not change.text)
-    assert change.added - change.removed == after - before + slack
-    assert 1 <= change.first_line <= max(1, after)
-    same = change.text.split("\n")[: change.first_line - 1]
-    assert same == text.split("\n")[: change.first_line - 1]
+    assert change.lines.added - change.lines.removed == after - before + slack
+    assert 1 <= change.lines.first <= max(1, after)
+    same = change.text.split("\n")[: change.lines.first - 1]
+    assert same == text.split("\n")[: change.lines.first - 1]
 
 
 # What is refused

@@ -72,7 +72,7 @@ async def edit(
             found = call.session.host.replace(call, path, new, plan.document, check_wanted)
             call.files.saw(path, found, new.text)
         call.diff(str(path), *plan.shown())
-        call.locate(str(path), plan.change.first_line)
+        call.locate(str(path), plan.change.lines.first)
         return _result(call, path, plan)
 
     return await run_to_end(work)
@@ -132,11 +132,10 @@ def _encoded(document: Document, change: Change, text: str, shown: str) -> bytes
 
 
 def _result(call: Call, path: Path, plan: _EditPlan) -> ToolResult:
-    count, change = plan.replacements, plan.change
+    count, (first, added, removed) = plan.replacements, plan.change.lines
     several = "" if count == 1 else f"{count:,} replacements, the first "
     message = (
-        f"Edited {call.workspace.show(path)}: {several}at line {change.first_line:,} "
-        f"(+{change.added:,} −{change.removed:,})"
+        f"Edited {call.workspace.show(path)}: {several}at line {first:,} (+{added:,} −{removed:,})"
     )
     if plan.document.has_other_names:
         message += f"; {HARD_LINKS}"
@@ -144,8 +143,8 @@ def _result(call: Call, path: Path, plan: _EditPlan) -> ToolResult:
         {
             "file_path": str(path),
             "replacements": count,
-            "first_changed_line": change.first_line,
-            "lines_added": change.added,
-            "lines_removed": change.removed,
+            "first_changed_line": first,
+            "lines_added": added,
+            "lines_removed": removed,
         }
     )

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
+from collections.abc import Sequence
+from difflib import SequenceMatcher, unified_diff
 from io import StringIO
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias
@@ -43,13 +43,19 @@ def find_spans(text: str, wanted: str, *, replace_all: bool) -> list[TextSpan]:
 # Replacing
 
 
-class Change(NamedTuple):
-    """A text after some of its parts were replaced. `first_line` is the first line that differs."""
+class LineChanges(NamedTuple):
+    """The first line of a new text that differs, and how many were added and removed."""
 
-    text: str
-    first_line: int
+    first: int
     added: int
     removed: int
+
+
+class Change(NamedTuple):
+    """A text after some of its parts were replaced, and the lines that this has changed."""
+
+    text: str
+    lines: LineChanges
 
 
 def replace(text: str, spans: Sequence[TextSpan], new: str) -> Change:
@@ -59,12 +65,7 @@ def replace(text: str, spans: Sequence[TextSpan], new: str) -> Change:
         parts += [text[last:begin], _in_style(new, text[begin:end], style)]
         last = end
     changed = "".join([*parts, text[last:]])
-    # Only whole lines from the first replaced part to the last one are compared.
-    begin = text.rfind("\n", 0, spans[0][0]) + 1
-    after = text.find("\n", last) + 1
-    rest = len(text) - after if after else 0
-    lines = line_changes(text[begin : len(text) - rest], changed[begin : len(changed) - rest])
-    return Change(changed, text.count("\n", 0, begin) + lines.first, lines.added, lines.removed)
+    return Change(changed, line_changes(text, changed))
 
 
 def _in_style(new: str, old: str, style: str) -> str:
@@ -76,14 +77,6 @@ def _in_style(new: str, old: str, style: str) -> str:
     elif others and not windows:
         style = "\n"
     return with_newlines(new, style)
-
-
-class LineChanges(NamedTuple):
-    """The first line of a new text that differs, and how many were added and removed."""
-
-    first: int
-    added: int
-    removed: int
 
 
 def line_changes(old: str, new: str) -> LineChanges:
@@ -154,9 +147,10 @@ def not_found(text: str, wanted: str, shown: str) -> str:
     where = f"line {last:,}" if last == nearest.first else f"lines {nearest.first:,}–{last:,}"
     only_space = nearest.alike == 1
     how = "only white space differs" if only_space else f"{nearest.alike:.0%} alike"
-    marked = list(_marked(wanted.strip("\n").split("\n"), nearest.text.split("\n")))
+    both = wanted.strip("\n").split("\n"), nearest.text.split("\n")
+    marked = list(unified_diff(*both, n=len(both[1]), lineterm=""))[3:]
     render = _visible if only_space else _short
-    lines = [f"{mark} {_short(line) if mark == ' ' else render(line)}" for mark, line in marked]
+    lines = [f"{line[0]} {(_short if line[0] == ' ' else render)(line[1:])}" for line in marked]
     if len(lines) > _LINES:
         lines[_LINES:] = ["…"]
     heading = f"old_text is not in {shown}. The nearest is at {where} ({how})."
@@ -202,17 +196,6 @@ def _line_scores(text: str, wanted: str, lines: int) -> list[float]:
     for word, line in {(word, bisect_right(starts, at) - 1) for word, at in places}:
         scores[line] += len(word) / often[word]
     return scores
-
-
-def _marked(wanted: list[str], found: list[str]) -> Iterator[tuple[str, str]]:
-    """Return the lines of both, each marked with where it is."""
-    matcher = SequenceMatcher(None, wanted, found, autojunk=False)
-    for what, a, b, c, d in matcher.get_opcodes():
-        if what == "equal":
-            yield from ((" ", line) for line in found[c:d])
-            continue
-        yield from (("-", line) for line in wanted[a:b])
-        yield from (("+", line) for line in found[c:d])
 
 
 def _short(line: str) -> str:

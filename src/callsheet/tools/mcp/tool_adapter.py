@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import re
-from base64 import b64decode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -19,6 +18,8 @@ import jsonschema_rs
 import mcp_types as types
 import msgspec
 
+from callsheet.acp.codec import decode_block
+from callsheet.acp.jsonrpc import InvalidParams
 from callsheet.describe.classify import reading_kind
 from callsheet.report.content import ToolCallContent
 from callsheet.report.errors import InvalidContent
@@ -117,57 +118,38 @@ def _result(call: Call, answer: types.CallToolResult, metadata: JsonObject) -> T
     return result.with_all_metadata(metadata)
 
 
-# Blocks: the text of each for the model, and its content for the user
+# Blocks: the text of each for the model, and its content for the user, which ACP has as MCP has it
 
 
 def _converted(block: types.ContentBlock) -> tuple[str, ToolCallContent | None]:
-    notes: Any = None
-    if block.annotations is not None:
-        notes = block.annotations.model_dump(by_alias=True, mode="json", exclude_none=True) or None
-    if isinstance(block, types.TextContent):
-        if notes is not None and notes.get("audience") == ["user"]:  # not for the model
-            return "", ToolCallContent.text(block.text, annotations=notes)
+    is_text = isinstance(block, types.TextContent)
+    if is_text and (block.annotations is None or block.annotations.audience != ["user"]):
         return block.text, None
     try:
-        text, item = _block(block)
-    except InvalidContent as exc:
+        raw = block.model_dump(by_alias=True, mode="json", exclude_none=True)
+        item = decode_block({"content": raw})
+    except (InvalidContent, InvalidParams) as exc:
         return f"({block.type} that can't be shown: {exc})", None
-    if notes is not None:
-        item = msgspec.structs.replace(item, annotations=notes)
-    return text, item
+    return "" if is_text else _text(block), item  # this text is not for the model
 
 
-def _block(
-    block: types.ImageContent | types.AudioContent | types.ResourceLink | types.EmbeddedResource,
-) -> tuple[str, ToolCallContent]:
-    if isinstance(block, (types.ImageContent, types.AudioContent)):
-        make = ToolCallContent.image if block.type == "image" else ToolCallContent.audio
-        size = len(block.data) * 3 // 4 - block.data[-2:].count("=")
-        item = make(block.data, block.mime_type)
-        return f"({block.type}, {block.mime_type}, {size:,} bytes)", item
+def _text(block: types.ContentBlock) -> str:
     if isinstance(block, types.ResourceLink):
-        item = ToolCallContent.link(
-            block.uri,
-            block.name,
-            title=block.title,
-            description=block.description,
-            mime_type=block.mime_type,
-            size=block.size,
-        )
         text = f"{block.title or block.name}: {block.uri}"
-        return f"{text} ({block.description})" if block.description else text, item
-    resource = block.resource
-    mime = resource.mime_type
-    if isinstance(resource, types.TextResourceContents):
-        item = ToolCallContent.resource(resource.uri, resource.text, mime)
-        return f"{resource.uri}:\n{resource.text}", item
-    try:
-        raw = b64decode(resource.blob, validate=True)
-    except ValueError as exc:
-        raise InvalidContent(f"{resource.uri}: not base64 ({exc})") from None
-    kind = f"{mime}, " if mime else ""
-    item = ToolCallContent.resource(resource.uri, raw, mime)
-    return f"{resource.uri} ({kind}{len(raw):,} bytes)", item
+        return f"{text} ({block.description})" if block.description else text
+    if isinstance(block, types.EmbeddedResource):
+        resource = block.resource
+        if isinstance(resource, types.TextResourceContents):
+            return f"{resource.uri}:\n{resource.text}"
+        kind = f"{resource.mime_type}, " if resource.mime_type else ""
+        return f"{resource.uri} ({kind}{_size(resource.blob):,} bytes)"
+    assert not isinstance(block, types.TextContent)
+    return f"({block.type}, {block.mime_type}, {_size(block.data):,} bytes)"
+
+
+def _size(data: str) -> int:
+    """Return the size of what stands there in base64."""
+    return len(data) * 3 // 4 - data[-2:].count("=")
 
 
 def _locate(call: Call, block: types.ContentBlock) -> None:

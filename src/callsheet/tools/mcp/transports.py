@@ -20,6 +20,7 @@ import os
 import select
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
+from inspect import signature
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
@@ -253,11 +254,13 @@ class HttpLink:
     @asynccontextmanager
     async def streams(self) -> AsyncGenerator[TransportStreams]:
         """Return the streams for the SDK."""
+        # Before 2.3, the SDK leaves the size of an event to httpx2.
+        known = "max_sse_event_size" in signature(streamable_http_client).parameters
+        size: Any = {"max_sse_event_size": LONGEST_LINE} if known else {}
+        url = self._server.url or ""
         async with (
             _HttpClient(self._server, self._lose) as client,
-            streamable_http_client(
-                self._server.url or "", http_client=client, max_sse_event_size=LONGEST_LINE
-            ) as streams,
+            streamable_http_client(url, http_client=client, **size) as streams,
         ):
             yield streams
         self._lose("was closed")

@@ -1,12 +1,11 @@
-"""Responses and their bodies: decompressed within bounds, classified, and decoded in their own encoding."""
+"""Responses and their bodies: classified, and decoded in their own encoding."""
 
 from __future__ import annotations
 
 import codecs
 import re
-import zlib
 from email.message import Message
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -14,10 +13,8 @@ from callsheet.tools.files.text_encoding import image_type
 
 BodyKind: TypeAlias = Literal["html", "json", "text", "image", "binary"]
 
-DECODED = ("", "identity", "gzip", "x-gzip", "deflate")
-"""The content encodings that can be decoded here."""
-
-_GZIP, _ZLIB, _RAW = 31, 15, -15  # the window bits that select the format for `zlib`
+DECODED = ("", "identity", "gzip", "deflate")
+"""The content encodings that are decoded: those that are asked for."""
 
 
 class FetchLimits(msgspec.Struct, frozen=True):
@@ -44,38 +41,6 @@ class FetchResponse(msgspec.Struct):
     def encoding(self) -> str:
         """How the body is packed."""
         return self.headers.get("content-encoding", "").strip().lower()
-
-
-class BodyDecoder:
-    """Decodes one content encoding, and never makes more of it than there is room for."""
-
-    def __init__(self, encoding: str) -> None:
-        self._encoding: str = encoding
-        self._zlib: Any = None
-
-    def feed(self, data: bytes, room: int) -> bytes:
-        """Return what the next bytes decode to, `room` bytes at most. Raises `zlib.error`."""
-        if self._encoding in ("", "identity"):
-            return data[:room]
-        out = bytearray()
-        while data and len(out) < room:
-            if self._zlib is None:
-                self._zlib = self._begin(data)
-            out += self._zlib.decompress(data, room - len(out))
-            if not self._zlib.eof:
-                break
-            data = self._zlib.unused_data  # another member may follow, or padding
-            self._zlib = None
-            if data and not data.strip(b"\0"):
-                break
-        return bytes(out)
-
-    def _begin(self, data: bytes) -> Any:
-        if "gzip" in self._encoding:
-            return zlib.decompressobj(_GZIP)
-        # "deflate" means zlib's format, but some servers send it bare.
-        is_zlib = data[0] & 0x0F == 8 and (len(data) < 2 or (data[0] << 8 | data[1]) % 31 == 0)
-        return zlib.decompressobj(_ZLIB if is_zlib else _RAW)
 
 
 # Kinds of bodies

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-import zlib
 from base64 import b64encode
 from collections.abc import Mapping
 from functools import cache
@@ -34,7 +33,7 @@ from callsheet.tools.errors import (
 )
 from callsheet.tools.invocation import in_thread
 from callsheet.tools.web.addresses import AllowedHosts, addresses_of
-from callsheet.tools.web.bodies import DECODED, BodyDecoder, FetchLimits, FetchResponse
+from callsheet.tools.web.bodies import DECODED, FetchLimits, FetchResponse
 
 MAX_URL = 8192
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -214,12 +213,12 @@ async def _hop(
                 return await _receive(response, request, limits, answer)
             finally:
                 await response.aclose()
-        except httpx2.HTTPError as exc:
-            raise IOFailed(f"{answer.url}: {_why(exc)}") from None
-        except zlib.error:
+        except httpx2.DecodingError:
             raise IOFailed(
                 f"{answer.url}: the answer is packed as {answer.encoding}, but broken"
             ) from None
+        except httpx2.HTTPError as exc:
+            raise IOFailed(f"{answer.url}: {_why(exc)}") from None
 
 
 async def _connect(
@@ -266,13 +265,11 @@ async def _receive(
         return location
     if request.method == "HEAD":
         return None
-    decoder = BodyDecoder(answer.encoding if answer.encoding in DECODED else "")
-    received = 0
-    async for data in response.aiter_raw():
-        received += len(data)
-        # Read one byte more than allowed, to distinguish a body of exactly that size from a longer one.
-        answer.body += decoder.feed(data, limits.size + 1 - len(answer.body))
-        if len(answer.body) > limits.size or received > limits.size:
+    # What is packed comes in pieces of a bounded size, however much there is of it.
+    is_decoded = answer.encoding in DECODED
+    async for data in response.aiter_bytes() if is_decoded else response.aiter_raw():
+        answer.body += data
+        if max(len(answer.body), response.num_bytes_downloaded) > limits.size:
             del answer.body[limits.size :]
             answer.truncated = True
             break
