@@ -12,10 +12,10 @@ from callsheet.cli.options import (
     locale_option,
     protocol_option,
     tools_option,
+    usage_errors,
 )
-from callsheet.cli.settings import use_rules_or_exit
+from callsheet.cli.settings import use_rules
 from callsheet.cli.start import history_factory
-from callsheet.report.errors import CallsheetError
 
 if TYPE_CHECKING:
     from callsheet.tools.permissions import Mode
@@ -50,8 +50,8 @@ def command(
 
     Without a model, it runs what is typed: /read README.md, /grep TODO src, !make test. /help lists more.
     """
-    use_rules_or_exit()
-    try:
+    with usage_errors():
+        use_rules()
         return start(
             protocol=2 if protocol == "2" else 1,
             permission=cast("Mode", permission),
@@ -61,5 +61,3 @@ def command(
             handler=handler,
             history=history_factory(history),
         )
-    except CallsheetError as exc:
-        raise click.UsageError(str(exc)) from None

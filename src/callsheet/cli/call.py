@@ -15,8 +15,8 @@ from callsheet.cli.options import (
     locale_option,
     protocol_option,
     tools_option,
+    usage_errors,
 )
-from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonObject, JsonValue, is_object
 from callsheet.tools.arguments import parse_json, value_of
 from callsheet.tools.tool import Registry, Tool
@@ -81,14 +81,12 @@ def command(
 
     # Imported here, so that --help and mistakes are answered without them.
     from callsheet.cli.run_tool import CallPlan, run
-    from callsheet.cli.settings import use_rules_or_exit
+    from callsheet.cli.settings import use_rules
 
-    try:
-        tool.convert(arguments)
-    except CallsheetError as exc:
-        raise click.UsageError(str(exc)) from None
     where = str(Path(cwd).absolute())
-    use_rules_or_exit(where)
+    with usage_errors():
+        tool.convert(arguments)
+        use_rules(where)
     form = cast("Format", format_)
     return run(
         CallPlan(tool, arguments, tools, form, int(protocol), locale, where, timeout, history)
@@ -100,11 +98,9 @@ def command(
 
 def load_tools(file: str | None) -> tuple[list[Tool], Registry]:
     """Return the tools that a Python file makes with `@tool`, and these beside the built-in ones."""
-    try:
+    with usage_errors("--tools: "):
         tools = [] if file is None else tools_in(file)
         return tools, Registry(tools)
-    except CallsheetError as exc:
-        raise click.UsageError(f"--tools: {exc}") from None
 
 
 def tool_named(name: str, registry: Registry) -> Tool:

@@ -29,8 +29,9 @@ from callsheet.check.runner import (
     why,
 )
 from callsheet.cli.check_output import CardWriter, TextWriter, explain, show_rules
-from callsheet.cli.output import Page, replacing, visible
-from callsheet.cli.settings import use_rules_or_exit
+from callsheet.cli.options import usage_errors
+from callsheet.cli.output import Page, visible
+from callsheet.cli.settings import use_rules
 from callsheet.report.humanize import plural
 
 FORMATS = ("text", "json", "sarif", "junit")
@@ -115,7 +116,8 @@ def command(
         raise click.UsageError(f"the score card is text: leave out --format {form}")
     if update_baseline and not baseline:
         raise click.UsageError("name the file, too: --baseline FILE --update-baseline")
-    use_rules_or_exit()
+    with usage_errors():
+        use_rules()
     known = read_baseline(baseline, may_be_new=update_baseline) if baseline else None
     writer = _writer(form, rules, card, show_all, has_baseline=known is not None)
     outcome = check_all(
@@ -160,8 +162,7 @@ def _settle(outcome: CheckOutcome, known: Baseline, path: str, update: bool) -> 
                 click.echo(f"  gone: {one.rule} in {visible(one.recording)}", err=True)
         return outcome.exit_code
     try:
-        with replacing(path, private=False) as file:
-            file.write(known.updated({rule.id for rule in outcome.rules}))
+        Path(path).write_bytes(known.updated({rule.id for rule in outcome.rules}))
     except OSError as exc:
         raise click.UsageError(f"{path}: {why(exc)}") from None
     found = plural(outcome.findings + outcome.known, "finding")

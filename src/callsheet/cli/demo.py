@@ -21,7 +21,7 @@ import click
 
 from callsheet import __version__
 from callsheet.check.runner import CLIENTS
-from callsheet.cli.cards.board import TICK, Board, board_for, keep_drawing
+from callsheet.cli.cards.board import TICK, Board, board_for, drawing
 from callsheet.cli.output import visible
 from callsheet.cli.signals import StopSignals
 from callsheet.report.humanize import plural
@@ -75,13 +75,12 @@ for number, (name, (basket, expected)) in enumerate(BASKETS.items(), 1):
 class Scene(NamedTuple):
     """One turn: what is typed, and how the user answers requests for permission.
 
-    `mode` is one that the user chooses before; with `cancels`, the turn is cancelled once the call runs.
+    With `cancels`, the turn is cancelled once the call runs.
     """
 
     caption: str
     prompt: str
-    answer: str = "reject_once"
-    mode: str | None = None
+    answer: str = "allow_once"
     cancels: bool = False
 
 
@@ -89,17 +88,12 @@ _COUNT = "!for shelf in 1 2 3; do sleep 0.3; echo {}: shelf $shelf counted; done
 SCENES = (
     Scene("A file is read.", "/read prices.py"),
     Scene("A command fails.", f"!{PYTHON} check.py", answer="allow_always"),
-    Scene(
-        "A file is edited, with the user's permission.",
-        f'/edit prices.py "{OLD}" "{NEW}"',
-        answer="allow_once",
-    ),
+    Scene("A file is edited, with the user's permission.", f'/edit prices.py "{OLD}" "{NEW}"'),
     Scene("The same command, allowed by now, shows its output live.", f"!{PYTHON} check.py"),
-    Scene("The user says no.", "!rm prices.py"),
+    Scene("The user says no.", "!rm prices.py", answer="reject_once"),
     Scene(
         "Three calls run at the same time.",
         "\n".join(["/parallel", *map(_COUNT.format, ("bread", "milk", "eggs"))]),
-        mode="all",
     ),
     Scene("A command prints secrets. They don't leave the agent.", "!cat .env"),
     Scene("The user cancels.", "!while sleep 0.2; do echo waiting ...; done", cancels=True),
@@ -137,11 +131,12 @@ class Demo:
         self._signals: StopSignals = signals
         self._board: Board = board_for(sys.stdout, str(directory), version=1)
         self._scene: Scene = SCENES[0]
-        self._lost: OSError | None = None
+        # Commands find this Python.
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         self._client: AgentClient = AgentClient(
             [sys.executable, "-m", "callsheet", "agent"],
             cwd=str(directory),
-            env=_environment(),
+            env={**os.environ, "PATH": path},
             capabilities={"_meta": {"terminal_output": True}},
             on_permission=self._answer,
             on_line=self._receive,
@@ -154,56 +149,39 @@ class Demo:
         task = asyncio.current_task()
         assert task is not None
         self._signals.on_first(task.cancel)
-
-        def give_up(exc: OSError) -> None:
-            self._lost = exc
-            task.cancel()
-
-        drawing = asyncio.ensure_future(keep_drawing(self._board, give_up))
         try:
-            await self._play()
+            async with drawing(self._board), self._client as client:
+                await self._play(client)
         except asyncio.CancelledError:
             self._board.give_up()
-            if self._lost is not None:
-                raise self._lost from None
             if self._signals.number is None:
                 raise
             return self._signals.exit_code
-        finally:
-            drawing.cancel()
         return self._check()
 
-    async def _play(self) -> None:
+    async def _play(self, client: AgentClient) -> None:
         self._board.note(f"Callsheet {__version__}", "bold")
-        async with self._client as client:
-            self._board.note("An agent and its client, over stdio, in ACP.", "dim")
-            session = await client.new_session(str(self._directory))
-            try:
-                for self._scene in SCENES:
-                    await self._play_scene(session, self._scene)
-            except asyncio.CancelledError:
-                with suppress(AgentGone):
+        self._board.note("An agent and its client, over stdio, in ACP.", "dim")
+        session = await client.new_session(str(self._directory))
+        try:
+            for self._scene in SCENES:
+                await self._pause()
+                self._board.note(f"\n{self._scene.caption}", "dim italic")
+                typed = self._scene.prompt.replace("\n", "\n  ")
+                self._board.note(f"> {typed}", "bold cyan")
+                turn = asyncio.ensure_future(client.prompt(session, self._scene.prompt))
+                if self._scene.cancels:
+                    while not (self._is_running() or turn.done()):
+                        await asyncio.sleep(TICK)
+                    await asyncio.sleep(1)
+                    self._board.note("Stop.", "yellow")
                     await client.cancel(session)
-                raise
-
-    async def _play_scene(self, session: str, scene: Scene) -> None:
-        await self._pause()
-        self._board.note("")
-        self._board.note(scene.caption, "dim italic")
-        if scene.mode is not None:
-            chosen = {"sessionId": session, "configId": "permission", "value": scene.mode}
-            await self._client.request("session/set_config_option", chosen)
-            self._board.note(f"Permission: {scene.mode}", "yellow")
-        self._board.note(f"> {scene.prompt}".replace("\n", "\n  "), "bold cyan")
-        turn = asyncio.ensure_future(self._client.prompt(session, scene.prompt))
-        if scene.cancels:
-            while not (self._is_running() or turn.done()):
-                await asyncio.sleep(TICK)
-            await asyncio.sleep(1)
-            self._board.note("Stop.", "yellow")
-            await self._client.cancel(session)
-        await turn
-        self._board.refresh()
+                await turn
+                self._board.refresh()
+        except asyncio.CancelledError:
+            with suppress(AgentGone):
+                await client.cancel(session)
+            raise
 
     def _is_running(self) -> bool:
         reports = map(self._board.report, self._board.open)
@@ -246,9 +224,3 @@ class Demo:
             "callsheet history lists the calls. docs/agent.md has the settings for editors."
         )
         return 1 if found else 0
-
-
-def _environment() -> dict[str, str]:
-    """Return the agent's environment: its commands find this Python, and leave no bytecode in the project."""
-    programs = (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
-    return {**os.environ, "PATH": os.pathsep.join(programs), "PYTHONDONTWRITEBYTECODE": "1"}

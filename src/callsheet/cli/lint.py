@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import json
 import textwrap
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from callsheet.cli.output import Page, Part, visible
+from callsheet.cli.output import Page, Part, visible, write_json
 from callsheet.lint import LintFinding, LintRule, Outcome, lint_paths
 from callsheet.lint.rules import names, select
 from callsheet.report.humanize import plural
@@ -44,7 +43,7 @@ def command(
     rules = select(_known(chosen), _known(ignored))
     outcome = lint_paths(paths, rules=rules, fix=fix)
     if form == "json":
-        click.echo(json.dumps(_as_json(outcome, rules), indent=2, ensure_ascii=False))
+        write_json(_as_json(outcome, rules))
     else:
         _show(Page(), outcome)
     for problem in outcome.problems:

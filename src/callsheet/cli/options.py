@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import reduce, wraps
 from typing import Any, TypeVar
 
@@ -17,6 +18,15 @@ STATUSES = list(dict.fromkeys(("open", *map(str, ToolCallStatus), *map(str, Reas
 """What `--status` takes: ACP's statuses, `open` for those that are not final, and reasons."""
 
 _C = TypeVar("_C", bound=Callable[..., Any])
+
+
+@contextmanager
+def usage_errors(before: str = "") -> Generator[None]:
+    """Report an error of ours as bad usage of the command; `before` is put before the message."""
+    try:
+        yield
+    except CallsheetError as exc:
+        raise click.UsageError(f"{before}{exc}") from None
 
 
 def _reading(read: Callable[[str], Any]) -> Callable[..., Any]:

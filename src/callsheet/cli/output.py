@@ -7,6 +7,7 @@ nor change how other text looks. rich is imported only where a terminal is writt
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -53,23 +54,17 @@ def path_text(path: str, cwd: str) -> str:
 
 
 @contextmanager
-def replacing(path: str, *, private: bool = True) -> Generator[BinaryIO]:
+def replacing(path: str) -> Generator[BinaryIO]:
     """Open a file for writing that takes its name when it is complete, or not at all.
 
-    A special file, such as /dev/null or a named pipe, is written as it is. Errors name the path as the user
-    wrote it.
-
-    Args:
-        path: The file. One that exists is replaced.
-        private: Whether only its owner may read it; else it has the mode of the old one, or the usual one.
+    Only its owner may read it. One that exists is replaced; a special file, such as /dev/null or a named
+    pipe, is written as it is. Errors name the path as the user wrote it.
     """
     target = Path(os.path.realpath(path))
     is_special = target.exists() and not target.is_file()
     part = target if is_special else target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with open(part, "wb", opener=_private if private else None) as stream:
-            if not private and target.is_file():
-                part.chmod(target.stat().st_mode & 0o777)
+        with open(part, "wb", opener=_private) as stream:
             yield stream
         if not is_special:
             part.replace(target)
@@ -97,6 +92,13 @@ def is_terminal(stream: TextIO | None = None) -> bool:
 def write(text: str) -> None:
     """Write a line to stdout. It may wait in the buffer."""
     sys.stdout.write(f"{text}\n")
+
+
+def write_json(value: object, stream: TextIO | None = None) -> None:
+    """Write a value as JSON: on a terminal over several lines, else in one. Default: to stdout."""
+    target = stream or sys.stdout
+    indent = 2 if target.isatty() else None
+    target.write(f"{json.dumps(value, ensure_ascii=False, indent=indent)}\n")
 
 
 def console_for(stream: TextIO | None = None) -> Console:

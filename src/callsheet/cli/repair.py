@@ -7,43 +7,33 @@ from contextlib import nullcontext
 
 import click
 
+from callsheet.cli.options import usage_errors
 from callsheet.cli.output import replacing
-from callsheet.cli.settings import use_rules_or_exit
-from callsheet.cli.tap import refuse_same_file, repair_options, write_report
+from callsheet.cli.settings import use_rules
+from callsheet.cli.tap import repair_options
 from callsheet.runtime.spill_store import SpillStore, default_directory
 from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
+from callsheet.tap.stats import table
 
 
 @click.command("repair")
 @click.argument("recording", metavar="RECORDING")
 @click.option("-o", "--output", metavar="OUT", help="Where to write to; else stdout.")
-@click.option("--report", metavar="FILE", help="Where to report what was done. Default: stderr.")
 @repair_options
 def command(
     recording: str,
     output: str | None,
-    report: str | None,
-    locale: str | None,
-    no_repair: bool,
-    no_redact: bool,
-    no_bound: bool,
+    settings: TapSettings,
 ) -> int:
     """Write a recording as `callsheet tap` would have shown it. `-` reads from stdin.
 
-    Times are the recording's; the same recording gives the same result. Exits with 2 if it can't be read,
+    What was done is reported on stderr. Times are the recording's, so the same recording gives the same
+    result. Exits with 2 if it can't be read,
     or if there is no message in it, with 1 if nobody reads the result.
     """
-    if report == "-":
-        raise click.UsageError(
-            "the report goes to stderr by itself: name a file, such as report.txt"
-        )
-    refuse_same_file(recording=recording, report=report)
-    refuse_same_file(output=output, report=report)
-    settings = TapSettings(
-        repair=not no_repair, redact=not no_redact, bound=not no_bound, locale=locale
-    )
-    use_rules_or_exit()
+    with usage_errors():
+        use_rules()
     spill = SpillStore(default_directory(), by_content=True)
     repairs = Repairs(settings, spill)
     try:
@@ -53,7 +43,9 @@ def command(
     except OSError as exc:
         _report(f"{exc.filename or recording}: {exc.strerror}")
         return 2
-    write_report(repairs.account, report, _report, by="repair")
+    click.echo(
+        table(repairs.account, "repair") or "callsheet repair: no calls\n", err=True, nl=False
+    )
     return 0
 
 

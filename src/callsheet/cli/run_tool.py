@@ -8,18 +8,18 @@ written never does. Nobody is asked: what is typed is permitted inside of `--cwd
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import sys
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple, TextIO
 
 import click
 
 from callsheet.acp.peer import Peer
-from callsheet.cli.cards.board import Board, board_for, keep_drawing
+from callsheet.cli.cards.board import Board, board_for, drawing
+from callsheet.cli.output import write_json
 from callsheet.cli.signals import StopSignals
 from callsheet.cli.start import history_factory
 from callsheet.limits.limits import ROOMY, SAFE
@@ -98,19 +98,20 @@ class Runner:
         session = self._session(session_id, stored)
         self._signals.on_first(lambda: self._cancel(session))
         result: ToolResult | None = None
-        with suppress(asyncio.CancelledError):
-            async with session, self._drawing():
-                result = await session.run(
-                    self._plan.tool.name,
-                    self._plan.arguments,
-                    timeout=self._plan.timeout,
-                    alias=_ALIAS,
-                )
+        try:
+            with suppress(asyncio.CancelledError):
+                async with session, drawing(self._board):
+                    result = await session.run(
+                        self._plan.tool.name,
+                        self._plan.arguments,
+                        timeout=self._plan.timeout,
+                        alias=_ALIAS,
+                    )
+        except OSError as exc:
+            self._give_up(exc)
         self._task = None  # there is nothing left to stop
         if result is not None and self._plan.format == "result":
-            indent = 2 if self._stream.isatty() else None
-            text = json.dumps(result.to_dict(), ensure_ascii=False, indent=indent)
-            self._stream.write(f"{text}\n")
+            write_json(result.to_dict(), self._stream)
         try:
             self._stream.flush()
         except OSError as exc:
@@ -135,18 +136,6 @@ class Runner:
         """Cancel the call, whose result then is cancelled; before there is one, the whole run."""
         if not session.cancel(_ALIAS) and self._task is not None:
             self._task.cancel()
-
-    @asynccontextmanager
-    async def _drawing(self) -> AsyncGenerator[None]:
-        """Turn the spinner meanwhile."""
-        if self._board is None:
-            yield
-            return
-        drawing = asyncio.ensure_future(keep_drawing(self._board, self._give_up))
-        try:
-            yield
-        finally:
-            drawing.cancel()
 
     def _session(self, session_id: str, stored: list[Sink]) -> Session:
         def on_lost(sink: Sink, why: str) -> None:

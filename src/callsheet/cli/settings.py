@@ -272,16 +272,6 @@ def _hold_inside(url: str, file: Path) -> None:
 # Rules for secrets
 
 
-def use_rules_or_exit(cwd: str | os.PathLike[str] = ".") -> None:
-    """Call `use_rules`; a mistake in the user's file is bad usage of the command."""
-    try:
-        use_rules(cwd)
-    except BadSettings as exc:
-        import click  # an editor waits for our start
-
-        raise click.UsageError(str(exc)) from None
-
-
 def use_rules(cwd: str | os.PathLike[str] = ".") -> None:
     """Use the rules and exceptions of the user in this process, and the rules of the project.
 

@@ -15,7 +15,7 @@ from callsheet.cli.cards.body import MOST_ROWS, plain_lines
 from callsheet.cli.history.lists import whole_object
 from callsheet.cli.history.lookup import find_call, opened
 from callsheet.cli.options import format_option, history_option
-from callsheet.cli.output import Page, console_for, is_terminal, path_text, write
+from callsheet.cli.output import Page, console_for, is_terminal, path_text, write, write_json
 from callsheet.history import StoredCall, StoredSession
 from callsheet.history.call_records import spills_of
 from callsheet.report.humanize import duration_text
@@ -44,8 +44,7 @@ def command(call: str, session: str | None, format_: str, full: bool, history: s
         found = find_call(store, call, session)
         its_session = store.session(found.head.session_id)
     if format_ == "json":
-        indent = 2 if sys.stdout.isatty() else None
-        write(json.dumps(whole_object(found, its_session), ensure_ascii=False, indent=indent))
+        write_json(whole_object(found, its_session))
         return
     _show(found, "" if its_session is None else its_session.cwd, full=full)
     page, most = Page(), MOST_ROWS if is_terminal() and not full else sys.maxsize

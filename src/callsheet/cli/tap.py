@@ -6,24 +6,36 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import reduce
-from typing import Any, TypeVar
+from functools import reduce, wraps
+from typing import Any
 
 import click
 
-from callsheet.cli.options import history_option, locale_option
-from callsheet.cli.settings import use_rules_or_exit
+from callsheet.cli.options import history_option, locale_option, usage_errors
+from callsheet.cli.settings import use_rules
 from callsheet.cli.start import StartedAgent, history_factory
-from callsheet.report.errors import CallsheetError
 from callsheet.tap.context import TapSettings
 from callsheet.tap.live import tap, warn
 from callsheet.tap.stats import Account, table
 
-_C = TypeVar("_C", bound=Callable[..., Any])
 
+def repair_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Add the options for what is changed, which `repair` has as well. The command gets `settings`."""
 
-def repair_options(command: _C) -> _C:
-    """Add the options for what is changed, which `repair` has as well."""
+    @wraps(command)
+    def with_settings(
+        *args: Any,
+        locale: str | None,
+        no_repair: bool,
+        no_redact: bool,
+        no_bound: bool,
+        **others: Any,
+    ) -> int:
+        settings = TapSettings(
+            repair=not no_repair, redact=not no_redact, bound=not no_bound, locale=locale
+        )
+        return command(*args, settings=settings, **others)
+
     options = (
         locale_option,
         click.option(
@@ -34,7 +46,7 @@ def repair_options(command: _C) -> _C:
         click.option("--no-redact", is_flag=True, help="Show secrets in the clear."),
         click.option("--no-bound", is_flag=True, help="Let messages be as long as they are."),
     )
-    return reduce(lambda made, option: option(made), reversed(options), command)
+    return reduce(lambda made, option: option(made), reversed(options), with_settings)
 
 
 @click.command("tap", context_settings={"allow_interspersed_args": False})
@@ -55,10 +67,7 @@ def command(
     history: str | None,
     record: str | None,
     report: str | None,
-    locale: str | None,
-    no_repair: bool,
-    no_redact: bool,
-    no_bound: bool,
+    settings: TapSettings,
     agent: tuple[str, ...],
 ) -> int:
     """Stand in front of any ACP agent, and make its reports of tool calls complete, slim and safe.
@@ -72,54 +81,39 @@ def command(
     """
     if record == "-" or report == "-":
         raise click.UsageError("stdout is the client's: name a file, such as traffic.jsonl")
-    refuse_same_file(recording=record, report=report)
-    settings = TapSettings(
-        repair=not no_repair,
-        redact=not no_redact,
-        bound=not no_bound,
-        locale=locale,
-    )
-    use_rules_or_exit()
-    try:
+    refuse_same_file(record, report)
+    with usage_errors():
+        use_rules()
         factory = history_factory(history)
-    except CallsheetError as exc:
-        raise click.UsageError(str(exc)) from None
     between = started.claim(agent) if started is not None else None
     code, account = tap(agent, settings, history=factory, record=record, between=between)
     if account is not None:
-        write_report(account, report, warn)
+        write_report(account, report)
     return code
 
 
-def refuse_same_file(**paths: str | None) -> None:
-    """Refuse to write two things to one file, or over what is read. Keys name them in the message."""
-    seen: dict[str, str] = {}
-    for name, path in paths.items():
-        if path is None or path == "-":
-            continue
-        place = os.path.realpath(path)
-        if place in seen and not (os.path.exists(place) and not os.path.isfile(place)):  # noqa: PTH110, PTH113
-            raise click.UsageError(
-                f"{path} would be both {seen[place]} and {name}: name another file"
-            )
-        seen[place] = f"the {name}"
+def refuse_same_file(record: str | None, report: str | None) -> None:
+    """Refuse to write a recording and a report to one file, unless it is special, such as /dev/null."""
+    if record is None or report is None:
+        return
+    place = os.path.realpath(record)
+    is_special = os.path.exists(place) and not os.path.isfile(place)  # noqa: PTH110, PTH113
+    if place == os.path.realpath(report) and not is_special:
+        raise click.UsageError(
+            f"{report} would be both the recording and report: name another file"
+        )
 
 
-def write_report(
-    account: Account, path: str | None, report: Callable[[str], None], *, by: str = "tap"
-) -> None:
-    """Write the report of what was changed to stderr, or to a file. `by` is the name of the command."""
-    text = table(account, by)
-    if path is None and not text and by == "repair":
-        report("no calls")
+def write_report(account: Account, path: str | None) -> None:
+    """Write the report of what was changed to stderr, or to a file."""
+    text = table(account, "tap")
     if path is None:
-        if text:
-            with suppress(OSError, ValueError):
-                sys.stderr.write(text)
-                sys.stderr.flush()
+        with suppress(OSError, ValueError):
+            sys.stderr.write(text)
+            sys.stderr.flush()
         return
     try:
         with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123 - pathlib takes long to import
-            file.write(text or f"callsheet {by}: no calls\n")
+            file.write(text or "callsheet tap: no calls\n")
     except OSError as exc:
-        report(f"{os.fspath(path)}: {exc.strerror}; the report is not written")
+        warn(f"{os.fspath(path)}: {exc.strerror}; the report is not written")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
 from collections.abc import Sequence
 
 import click
 
 from callsheet.cli.call import load_tools, tool_named
 from callsheet.cli.options import format_option, tools_option
-from callsheet.cli.output import Page, new_table
+from callsheet.cli.output import Page, new_table, write_json
 from callsheet.report.json import JsonObject, is_list, is_object
 from callsheet.tools.arguments import expected
 from callsheet.tools.tool import Tool
@@ -31,9 +30,7 @@ def command(name: str | None, format_: str, tools_file: str | None) -> None:
     found = list(registry) if name is None else [tool_named(name, registry)]
     if format_ == "json":
         data = [to_dict(tool) for tool in found]
-        indent = 2 if sys.stdout.isatty() else None
-        answer = data if name is None else data[0]
-        click.echo(json.dumps(answer, ensure_ascii=False, indent=indent))
+        write_json(data if name is None else data[0])
     elif name is None:
         show_list(Page(), found)
     else:

@@ -171,24 +171,10 @@ def test_a_repaired_recording_has_no_secrets_where_one_side_needed_them(
 def test_what_is_asked_for_wrongly_is_reported(repair: Repair) -> None:
     for arguments, message in (
         (["nothing.jsonl"], "callsheet repair: nothing.jsonl: No such file or directory\n"),
-        ([RECORDING, "--report", "-"], "name a file"),
         ([RECORDING, "--locale", "klingon"], "'klingon': expected one of en, de, "),
     ):
         code, out, err = repair(*arguments)
         assert (code, out, message in err) == (2, "", True), err
-
-
-@pytest.mark.parametrize("options", [["--report", "in.jsonl"], ["-o", "x", "--report", "./x"]])
-def test_a_report_goes_over_no_recording(
-    options: list[str], repair: Repair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    file = tmp_path / "in.jsonl"
-    file.write_bytes(RECORDING.read_bytes())
-    code, out, err = repair("in.jsonl", *options)
-    assert (code, out) == (2, "")
-    assert "name another file" in err
-    assert file.read_bytes() == RECORDING.read_bytes()
 
 
 @linux

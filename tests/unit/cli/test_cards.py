@@ -298,17 +298,17 @@ def test_the_last_lines_of_live_output_leave_out_what_was_overwritten() -> None:
 def test_live_output_is_cut_to_the_width_and_the_rows() -> None:
     data = b"".join(b"%d %s\n" % (n, "日本語".encode() * 50) for n in range(100))
     report = call("in_progress", content=[ToolCallContent.terminal("t1")])
-    card = live_card(report, lambda _: terminal(data), 39, rows=6, frame=3, elapsed=75.2)
+    card = live_card(report, lambda _: terminal(data), 39, rows=6, elapsed=75.2)
     rows = rows_of(card)
     assert len(rows) == 6 + 2
     assert max(map(cell_len, rows)) <= 39
-    assert rows[0] == "╭─ ⠸ ❯ Running `make`  1 min 15 s"
+    assert rows[0] == "╭─ ⠹ ❯ Running `make`  1 min 15 s"
     assert rows[-2].startswith("│ 99 日本")
 
 
 def test_a_long_title_leaves_room_for_the_time() -> None:
     report = call("in_progress", title="日本語" * 40)
-    rows = rows_of(live_card(report, no_terminal, 30, rows=4, frame=0, elapsed=2))
+    rows = rows_of(live_card(report, no_terminal, 30, rows=4, elapsed=2))
     assert cell_len(rows[0]) <= 30
     assert rows[0].endswith("…  2.0 s")
 
@@ -316,7 +316,7 @@ def test_a_long_title_leaves_room_for_the_time() -> None:
 def test_progress_is_a_bar_where_the_total_is_known() -> None:
     def row(progress: dict[str, Any]) -> str:
         report = call("in_progress", notes={"progress": progress})
-        return rows_of(live_card(report, no_terminal, 60, rows=4, frame=0, elapsed=0))[1]
+        return rows_of(live_card(report, no_terminal, 60, rows=4, elapsed=0))[1]
 
     half = row({"done": 5, "total": 10, "message": "x.py"})
     assert half.startswith("│ " + "━" * 10)

@@ -2,7 +2,7 @@
 
 It folds the `session/update` lines that it is sent into a ledger, as any client would. There are two kinds:
 `TerminalBoard` (in `terminal`) draws cards, `PlainBoard` writes plain lines into a pipe. A board has neither
-a clock nor a thread: `keep_drawing` calls `tick` now and then, which is when spinners turn.
+a clock nor a thread: `drawing` calls `tick` now and then, which is when spinners turn.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TextIO
 
 from callsheet.acp import v1, v2
@@ -188,14 +188,30 @@ class PlainBoard(Board):
         self._in_line = False
 
 
-async def keep_drawing(board: Board, on_lost: Callable[[OSError], object]) -> None:
-    """Show that time goes on, until this is cancelled, or until the board can't be written any more."""
+@asynccontextmanager
+async def drawing(board: Board | None) -> AsyncGenerator[None]:
+    """Show that time goes on meanwhile. Raise `OSError` once the board can't be written any more."""
+    task, lost = asyncio.current_task(), list[OSError]()
+
+    async def draw() -> None:
+        try:
+            while board is not None:
+                await asyncio.sleep(TICK)
+                board.tick()
+        except OSError as exc:
+            lost.append(exc)
+            assert task is not None
+            task.cancel()
+
+    drawer = asyncio.ensure_future(draw())
     try:
-        while True:
-            await asyncio.sleep(TICK)
-            board.tick()
-    except OSError as exc:
-        on_lost(exc)
+        yield
+    except asyncio.CancelledError:
+        if lost:
+            raise lost[0] from None
+        raise
+    finally:
+        drawer.cancel()
 
 
 def board_for(stream: TextIO, cwd: str, *, version: int = 2) -> Board:

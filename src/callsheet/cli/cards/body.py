@@ -196,9 +196,8 @@ def diff_lines(diff: DiffContent, cwd: str) -> list[BodyLine]:
 
     All diffs come as git patches: where an agent sent no patch of its own, one is made of the texts.
     """
-    patch = git_patch.write(diff.changes) if diff.patch is None else diff.patch
-    sections = _FILE.split(patch)[1:]
-    if len(sections) != len(diff.changes):  # a file without text has none
+    sections = _FILE.split(diff.patch or "")[1:]
+    if len(sections) != len(diff.changes):  # there is no patch, or a file without text
         sections = [git_patch.write([change]) for change in diff.changes]
     lines: list[BodyLine] = []
     for change, section in zip(diff.changes, sections, strict=True):

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from callsheet.acp.views.base import progress_text
+from callsheet.cli.cards.board import TICK
 from callsheet.cli.cards.body import (
     MOST_ROWS,
     TerminalOf,
@@ -71,7 +72,6 @@ def live_card(
     width: int,
     *,
     rows: int,
-    frame: int,
     elapsed: float,
 ) -> Panel:
     """Return a card of a call that goes on, with `rows` rows of its progress and of the end of its output."""
@@ -83,7 +83,7 @@ def live_card(
         if state is not None and rows > len(body):
             body += [_row(line, "dim") for line in last_lines(state, rows - len(body))]
     time = duration_text(elapsed * 1000) if elapsed >= 1 else ""
-    return _panel(report, body, width, frame=frame, time=time)
+    return _panel(report, body, width, elapsed=elapsed, time=time)
 
 
 def ended_card(
@@ -104,9 +104,9 @@ def ended_card(
     return _panel(report, body, width, foot=foot)
 
 
-def mark(status: str, frame: int = 0) -> str:
-    """Return the mark of a status; of a call that runs, a frame of the spinner."""
-    return MARKS.get(status) or SPINNER[frame % len(SPINNER)]
+def mark(status: str, elapsed: float = 0.0) -> str:
+    """Return the mark of a status; of a call that runs, the frame of the spinner at that time."""
+    return MARKS.get(status) or SPINNER[int(elapsed / TICK) % len(SPINNER)]
 
 
 def _panel(
@@ -114,12 +114,12 @@ def _panel(
     body: Sequence[RenderableType],
     width: int,
     *,
-    frame: int = 0,
+    elapsed: float = 0.0,
     time: str = "",
     foot: Text | None = None,
 ) -> Panel:
     colour = COLOURS[report.status]
-    head = f"{mark(report.status.value, frame)} {ICONS.get(str(report.kind), '*')} "
+    head = f"{mark(report.status.value, elapsed)} {ICONS.get(str(report.kind), '*')} "
     title = Text(visible(report.title or report.name), "bold", overflow="ellipsis")
     title.truncate(max(1, width - _EDGES - 4 - (len(time) + 2 if time else 0)))
     return Panel(

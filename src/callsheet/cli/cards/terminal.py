@@ -31,7 +31,6 @@ class TerminalBoard(Board):
         self._console: Console = console_for(stream)
         self._cwd: str = cwd
         self._live: Live | None = None
-        self._frame: int = 0
         self._drawn: float = 0.0
 
     def ended(self, report: ToolCallReport) -> None:
@@ -48,7 +47,6 @@ class TerminalBoard(Board):
 
     def tick(self) -> None:
         """Turn the spinners."""
-        self._frame += 1
         if self.open:
             self._draw()
 
@@ -87,7 +85,6 @@ class TerminalBoard(Board):
                 self.ledger.terminal,
                 self._console.width,
                 rows=rows,
-                frame=self._frame,
                 elapsed=self._drawn - self.open[report.tool_call_id],
             )
             for report in calls[:fitting]
