@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
@@ -37,22 +37,17 @@ class LazyGroup(click.Group):
         """Return the names of all commands."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import a command's module, and return its `command`."""
-        if cmd_name not in COMMANDS:
-            return None
-        return cast("click.Command", import_module(f"callsheet.cli.{cmd_name}").command)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Import the module of the command that is named, and return its `command`."""
+        name, known, rest = super().resolve_command(ctx, args)
+        return name, known and import_module(f"callsheet.cli.{name}").command, rest
 
 
-# The commands that are named here only let click suggest one where a name is wrong.
 @click.group(
     cls=LazyGroup,
-    commands=[click.Command(name) for name in COMMANDS],
+    commands=[click.Command(name, short_help=text) for name, text in COMMANDS.items()],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="callsheet")

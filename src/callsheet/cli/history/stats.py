@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import click
+from msgspec.structs import asdict
 
 from callsheet.cli.amounts import local_time, utc_time
 from callsheet.cli.history.lists import json_text, report_nothing
@@ -37,36 +38,30 @@ def stats(query: Query, session: str | None, format_: str | None, history: str |
             _show_tools(page, found.tools)
 
 
+_NAMES = {
+    "name": "tool",
+    "size": "bytes",
+    "stored": "storedBytes",
+    "file_bytes": "fileBytes",
+    "p50": "p50Ms",
+    "p95": "p95Ms",
+}
+
+
 def stats_object(stats: Stats, url: str) -> JsonObject:
     """Return what `--format json` has."""
     return {
         "url": url,
-        "calls": stats.calls,
-        "failed": stats.failed,
-        "open": stats.open,
-        "sessions": stats.sessions,
-        "messages": stats.messages,
-        "indexed": stats.indexed,
-        "bytes": stats.size,
-        "storedBytes": stats.stored,
+        **_renamed(stats),
         "savedBytes": max(0, stats.size - stats.stored),
-        "fileBytes": stats.file_bytes,
         "oldest": None if stats.oldest is None else utc_time(stats.oldest),
         "newest": None if stats.newest is None else utc_time(stats.newest),
-        "tools": [
-            {
-                "tool": tool.name,
-                "calls": tool.calls,
-                "failed": tool.failed,
-                "cancelled": tool.cancelled,
-                "open": tool.open,
-                "p50Ms": tool.p50,
-                "p95Ms": tool.p95,
-                "bytes": tool.size,
-            }
-            for tool in stats.tools
-        ],
+        "tools": [_renamed(tool) for tool in stats.tools],
     }
+
+
+def _renamed(figures: Stats | ToolStats) -> JsonObject:
+    return {_NAMES.get(name, name): value for name, value in asdict(figures).items()}
 
 
 def _overview(stats: Stats, url: str) -> Iterator[tuple[str, str]]:

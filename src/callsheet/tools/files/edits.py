@@ -65,7 +65,12 @@ def replace(text: str, spans: Sequence[TextSpan], new: str) -> Change:
         parts += [text[last:begin], _in_style(new, text[begin:end], style)]
         last = end
     changed = "".join([*parts, text[last:]])
-    return Change(changed, line_changes(text, changed))
+    # Only whole lines from the first replaced part to the last one are compared.
+    begin = text.rfind("\n", 0, spans[0][0]) + 1
+    after = text.find("\n", last) + 1
+    rest = len(text) - after if after else 0
+    lines = line_changes(text[begin : len(text) - rest], changed[begin : len(changed) - rest])
+    return Change(changed, lines._replace(first=text.count("\n", 0, begin) + lines.first))
 
 
 def _in_style(new: str, old: str, style: str) -> str:
