@@ -642,6 +642,20 @@ async def test_tools_are_called_over_http(web: Web, place: Path) -> None:
         assert "it is broken" in ((await run("web__fail")).error or "")
 
 
+async def test_an_sdk_that_bounds_no_events_is_used_as_it_is(
+    web: Web, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = transports.streamable_http_client
+
+    def older(url: str, *, http_client: Any) -> Any:
+        return newest(url, http_client=http_client)
+
+    monkeypatch.setattr(transports, "streamable_http_client", older)
+    async with opened(place, web.server) as servers:
+        assert await servers.tools()
+        assert servers.problems == []
+
+
 async def test_cancelling_over_http_notifies_the_server_and_leaves_others_alone(
     web: Web, place: Path, tmp_path: Path
 ) -> None:
