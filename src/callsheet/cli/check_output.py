@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from textwrap import indent
 
 from callsheet.check.finding import SEVERITIES, CheckRule, Finding, shown
 from callsheet.check.output import CheckedRecording, CheckOutcome, FindingWriter, totals
@@ -174,20 +173,13 @@ def show_rules(page: Page, rules: tuple[CheckRule, ...]) -> None:
 
 def explain(page: Page, rules: tuple[CheckRule, ...]) -> None:
     """Show for each rule what the protocol demands, the harm of breaking it, the fix, and an example."""
-    for number, rule in enumerate(rules):
-        if number:
-            page.line()
+    for rule in rules:
         client = f", with --client {' or '.join(rule.clients)}" if rule.clients else ""
-        page.line(
+        page.rule(
             (rule.id, "bold"),
             (f"  {rule.severity}", STYLES[rule.severity]),
             (client, "dim"),
+            title=rule.title,
+            facts=(("Protocol:", rule.protocol), ("Why:", rule.harm), ("Fix:", rule.fix)),
+            examples=[("Example:", rule.example)] if rule.example else (),
         )
-        page.line((f"{rule.title}.", ""))
-        page.line()
-        facts = (("Protocol:", rule.protocol), ("Why:", rule.harm), ("Fix:", rule.fix))
-        page.facts(facts, "bold")
-        if rule.example:
-            page.line()
-            page.line(("Example:", "bold"))
-            page.line((indent(rule.example, "  "), "dim"), wrap=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import textwrap
 from dataclasses import asdict
 from pathlib import Path
 
@@ -36,7 +35,10 @@ def command(
     findings are left, 2 if something can't be read or parsed.
     """
     if explain is not None:
-        _explain(Page(), select(_known((explain,)), frozenset()))
+        for rule in select(_known((explain,)), frozenset()):
+            facts = ("Why:", rule.why), ("Fix:", rule.fix)
+            examples = ("Bad:", rule.bad), ("Good:", rule.good)
+            Page().rule((rule.id, "bold"), title=rule.title, facts=facts, examples=examples)
         return 0
     if not paths:
         raise click.UsageError("name what to lint: callsheet lint PATH…")
@@ -63,20 +65,6 @@ def _known(named: tuple[str, ...]) -> frozenset[str]:
                 f"there is no rule {word!r}{hint}; there are {', '.join(names())}"
             )
     return frozenset(filter(None, words))
-
-
-def _explain(page: Page, rules: tuple[LintRule, ...]) -> None:
-    for number, rule in enumerate(rules):
-        if number:
-            page.line()
-        page.line((rule.id, "bold"), (f": {rule.title}", ""))
-        page.line()
-        page.facts((("Why:", rule.why), ("Fix:", rule.fix)), "bold")
-        for name, code in (("Bad:", rule.bad), ("Good:", rule.good)):
-            page.line()
-            page.line((name, "bold"))
-            page.line()
-            page.line((textwrap.indent(code.rstrip("\n"), "    "), ""), wrap=False)
 
 
 def _show(page: Page, outcome: Outcome) -> None:

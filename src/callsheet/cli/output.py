@@ -14,6 +14,7 @@ import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 if TYPE_CHECKING:
@@ -188,6 +189,24 @@ class Page:
             plain.print(renderable)
         for row in captured.get().splitlines():
             self._stream.write(f"{row.rstrip()}\n")
+
+    def rule(
+        self,
+        *heading: Part,
+        title: str,
+        facts: Iterable[tuple[str, str]],
+        examples: Iterable[tuple[str, str]],
+    ) -> None:
+        """Explain a rule of `callsheet check` or `callsheet lint`. Examples have a name and some lines."""
+        self.line(*heading)
+        self.line((f"{title}.", ""))
+        self.line()
+        self.facts(facts, "bold")
+        for name, code in examples:
+            self.line()
+            self.line((name, "bold"))
+            self.line((indent(code.rstrip("\n"), "  "), "dim"), wrap=False)
+        self.line()
 
     def facts(self, facts: Iterable[tuple[str, str]], style: str = "dim") -> None:
         """Write names and what is known by them, in two columns. The names get the style."""

@@ -108,14 +108,14 @@ class Runner:
                         alias=_ALIAS,
                     )
         except OSError as exc:
-            self._give_up(exc)
+            self._give_up(exc.strerror or str(exc))
         self._task = None  # there is nothing left to stop
         if result is not None and self._plan.format == "result":
             write_json(result.to_dict(), self._stream)
         try:
             self._stream.flush()
         except OSError as exc:
-            self._give_up(exc)
+            self._give_up(exc.strerror or str(exc))
         if history is not None:
             await history.flush(HISTORY_PATIENCE / 2)
             await history.close(HISTORY_PATIENCE / 4)
@@ -139,10 +139,8 @@ class Runner:
 
     def _session(self, session_id: str, stored: list[Sink]) -> Session:
         def on_lost(sink: Sink, why: str) -> None:
-            if sink in stored:
-                return  # the history has reported it itself
-            is_gone = "BrokenPipe" in why or "Connection" in why
-            self._give_up(BrokenPipeError() if is_gone else OSError(0, why))
+            if sink not in stored:  # the history has reported it itself
+                self._give_up(why)
 
         return Session(
             session_id,
@@ -162,10 +160,10 @@ class Runner:
         title = f"callsheet call {plan.tool.name}"
         return history.session(session_id, cwd=plan.cwd, title=title, info=info)
 
-    def _give_up(self, exc: OSError) -> None:
+    def _give_up(self, why: str) -> None:
         """Stop, because stdout can't be written any more. A reader that has simply left is no failure."""
-        is_gone = isinstance(exc, (BrokenPipeError, ConnectionError))
-        self._lost = "" if is_gone else exc.strerror or str(exc)
+        is_gone = any(sign in why for sign in ("BrokenPipe", "Broken pipe", "Connection"))
+        self._lost = "" if is_gone else why
         if self._task is not None:
             self._task.cancel()
 

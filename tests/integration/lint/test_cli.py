@@ -151,7 +151,7 @@ def test_the_json_names_only_the_rules_that_were_held(bad: Path) -> None:
 def test_a_rule_is_explained(rule) -> None:
     done = lint("--explain", rule.id)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"{rule.id}: {rule.title}\n")
+    assert done.stdout.startswith(f"{rule.id}\n{rule.title}.\n")
     assert rule.why in done.stdout
     assert rule.bad.splitlines()[-1] in done.stdout
     assert rule.good.splitlines()[-1] in done.stdout
