@@ -187,14 +187,9 @@ def _text_stdout(stdio: OwnStdio) -> Generator[TextIO]:
 
 def _open_closed_streams() -> None:
     """Open stdin and stderr on /dev/null if they are closed, so that no other file takes their place."""
-    for fd in (0, 2):
-        try:
-            os.fstat(fd)
-        except OSError:
-            nothing = os.open(os.devnull, os.O_RDWR)
-            if nothing != fd:
-                os.dup2(nothing, fd)
-                os.close(nothing)
+    while (nothing := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(nothing, True)  # each takes the lowest number that is free
+    os.close(nothing)
 
 
 # History

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from heapq import nsmallest
 from pathlib import Path
@@ -14,7 +13,7 @@ from callsheet.tools.fs.dirfd import check_directory, stat_of
 from callsheet.tools.invocation import in_thread
 from callsheet.tools.result import ToolResult
 from callsheet.tools.search import ripgrep
-from callsheet.tools.search.globs import GlobError, compile_glob
+from callsheet.tools.search.globs import compile_glob
 from callsheet.tools.search.matches import escape_name
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
@@ -42,7 +41,7 @@ async def glob(call: Call, pattern: str, path: Path | None = None) -> ToolResult
     meant = _relative(pattern, base)
     bare = meant.rstrip("/")
     mark = "/" if bare != meant else ""
-    matches = _compiled(bare)
+    matches = compile_glob(bare, "pattern")
     async with ripgrep.run(ripgrep.list_files(base), str(base)) as finished:
         unreadable = ripgrep.unreadable_count(finished)
         listed = await in_thread(
@@ -94,13 +93,6 @@ def _relative(pattern: str, base: Path) -> str:
     return meant
 
 
-def _compiled(pattern: str) -> Callable[[str], bool]:
-    try:
-        return compile_glob(pattern)
-    except GlobError as exc:
-        raise InvalidArguments(f"pattern: {pattern!r}: {exc}") from None
-
-
 def _listed(output: bytes, *, only_directories: bool) -> list[str]:
     """Return the paths that ripgrep has listed, or those of the directories around them."""
     paths = [os.fsdecode(name.removeprefix(b"./")) for name in output.split(b"\0") if name]
@@ -134,5 +126,5 @@ def _deeper(pattern: str, listed: list[str]) -> str:
     if "/" in pattern:
         return ""
     deep = f"**/{pattern}"
-    there = sum(map(_compiled(deep), listed))
+    there = sum(map(compile_glob(deep), listed))
     return f" {plural(there, 'file')} further down: {deep!r}." if there else ""

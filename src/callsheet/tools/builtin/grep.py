@@ -15,9 +15,9 @@ from callsheet.tools.files.text_encoding import codec_of_bom
 from callsheet.tools.fs.dirfd import open_regular, stat_of
 from callsheet.tools.invocation import in_thread
 from callsheet.tools.result import ToolResult
-from callsheet.tools.search.globs import GlobError, compile_glob
+from callsheet.tools.search.globs import compile_glob
 from callsheet.tools.search.matches import Matches, escape_name, render, search
-from callsheet.tools.search.ripgrep import LineQuery, PatternError
+from callsheet.tools.search.ripgrep import LineQuery
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 
@@ -61,10 +61,7 @@ async def grep(
     limit, context = min(limit, MAX_SHOWN), min(context, MAX_CONTEXT)
     found, is_binary = Matches(), is_file and await in_thread(lambda: _is_binary(base))
     if not is_binary:
-        try:
-            found = await search(query, base, is_file=is_file, limit=limit, context=context)
-        except PatternError as exc:
-            raise InvalidArguments(f"pattern: {exc}") from None
+        found = await search(query, base, is_file=is_file, limit=limit, context=context)
     text, shown = render(found, context, call.workspace.show)
     _locate(call, shown)
     lines = [text, ""] if text else []
@@ -103,11 +100,7 @@ def _checked(glob: str | None) -> str | None:
         return None
     sign, meant = glob[: glob.startswith("!")], glob.removeprefix("!").removeprefix("./")
     meant = f"{meant}**" if meant.endswith("/") else meant
-    try:
-        compile_glob(meant)
-    except GlobError as exc:
-        message = f"glob: {glob!r}: {exc}"
-        raise InvalidArguments(message) from None
+    compile_glob(meant)
     return f"{sign}{meant}"
 
 

@@ -12,6 +12,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
+from callsheet.tools.errors import InvalidArguments
+
 _TOKEN = re.compile(
     r"(?P<deep>(?<![^/{,])\*\*/)|(?P<all>(?<![^/{,])\*\*(?=[,}]|$))|(?P<star>\*+)|(?P<one>\?)"
     r"|\[(?P<negated>[!^]?)(?P<inside>\]?[^\]]*)\]|\\(?P<escaped>.)|(?P<char>.)",
@@ -25,9 +27,20 @@ class GlobError(ValueError):
     """A glob can't be parsed."""
 
 
+def compile_glob(glob: str, argument: str = "glob") -> Callable[[str], bool]:
+    """Return a function that tells whether a glob matches the whole of a path.
+
+    Raises:
+        InvalidArguments: It can't be parsed. The message names the argument that it is.
+    """
+    try:
+        return _compiled(glob)
+    except GlobError as exc:
+        raise InvalidArguments(f"{argument}: {glob!r}: {exc}") from None
+
+
 @lru_cache(maxsize=64)
-def compile_glob(glob: str) -> Callable[[str], bool]:
-    """Return a function that tells whether a glob matches the whole of a path. Raise `GlobError`."""
+def _compiled(glob: str) -> Callable[[str], bool]:
     source, depth = "", 0
     for token in _TOKEN.finditer(glob):
         kind, char = token.lastgroup or "", token["char"]

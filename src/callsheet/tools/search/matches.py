@@ -18,12 +18,12 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from callsheet.tools.errors import ToolError
+from callsheet.tools.errors import InvalidArguments, ToolError
 from callsheet.tools.fs.dirfd import open_regular
 from callsheet.tools.invocation import in_thread
 from callsheet.tools.search import ripgrep
 from callsheet.tools.search.globs import path_filter
-from callsheet.tools.search.ripgrep import MAX_WIDTH, LineQuery, PatternError
+from callsheet.tools.search.ripgrep import MAX_WIDTH, LineQuery
 
 MAX_PATTERN = 10_000
 """Characters of a pattern."""
@@ -86,13 +86,13 @@ async def search(
         context: Lines to return before and after each of them.
 
     Raises:
-        PatternError: The pattern can't be searched for.
+        InvalidArguments: The pattern can't be searched for.
         ExecutionFailed: Ripgrep is not there, or can't be started.
     """
     if "\0" in query.pattern:
-        raise PatternError("no line holds a NUL character")
+        raise InvalidArguments("pattern: no line holds a NUL character")
     if len(query.pattern) > MAX_PATTERN:
-        raise PatternError(f"it is longer than {MAX_PATTERN:,} characters")
+        raise InvalidArguments(f"pattern: it is longer than {MAX_PATTERN:,} characters")
     first, total, files, unreadable = [base], 0, 0, 0
     if not is_file:
         first, total, files, unreadable = await _count_tree(query, base, max(limit, _VERIFIED))

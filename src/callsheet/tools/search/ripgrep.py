@@ -27,7 +27,7 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from callsheet.tools.errors import ExecutionFailed
+from callsheet.tools.errors import ExecutionFailed, InvalidArguments
 from callsheet.tools.invocation import in_thread
 
 _NAME = "rg"
@@ -51,10 +51,6 @@ _SIMPLE = re.compile(r"[\w.*?-]*(\{[\w.*?-]+(,[\w.*?-]+)*\})?[\w.*?-]*", re.ASCI
 
 MAX_WIDTH = 300
 """Characters of a line that are shown."""
-
-
-class PatternError(ValueError):
-    """A pattern that can't be searched for."""
 
 
 # The program
@@ -204,7 +200,7 @@ def unreadable_count(finished: Finished) -> int:
     """Return how many files and directories a search could not read.
 
     Raises:
-        PatternError: Ripgrep has refused the pattern.
+        InvalidArguments: Ripgrep has refused the pattern.
         ChildProcessError: It ended in another way than it should.
     """
     if finished.code in (0, 1):
@@ -215,5 +211,6 @@ def unreadable_count(finished: Finished) -> int:
     # Errors about files begin with their paths; any other means that nothing was searched.
     if errors.startswith("rg: ") and not errors.startswith(("rg: ./", "rg: /")):
         error = re.search(r"^error: (.*)", errors, re.MULTILINE)
-        raise PatternError(error[1] if error else errors[4:].strip().partition("\n")[0])
+        why = error[1] if error else errors[4:].strip().partition("\n")[0]
+        raise InvalidArguments(f"pattern: {why}")
     return sum("(os error" in line for line in errors.splitlines())
