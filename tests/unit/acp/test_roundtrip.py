@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callsheet import ToolCallReport
+from callsheet import ToolCallReport, ToolCallStatus, ToolKind
 from callsheet.acp import v1, v2
 from callsheet.acp.codec import UpdateFrames, as_dict, same
 from callsheet.acp.jsonrpc import Notification, decode_line
 from callsheet.acp.peer import Peer
 from callsheet.acp.views import View, view_for
 from callsheet.report.events import CallOpened, Event
+from callsheet.report.fields import SETTLE
 from callsheet.report.ledger import Ledger
 from callsheet.report.terminal import TerminalState
 from callsheet.runtime.clock import new_call_id
@@ -74,6 +75,35 @@ def same_calls(one: Ledger, other: Ledger) -> None:
 def test_any_life_folds_back_to_the_same_report(version: int, events: list[Event]) -> None:
     ledger, lines = send(events, version)
     same_calls(ledger, receive(lines, version))
+
+
+ALONE: dict[str, tuple[Any, Any, Any]] = {
+    "name": ("one", "two", ""),
+    "title": ("One", "Two", ""),
+    "kind": (ToolKind.READ, ToolKind.EDIT, ToolKind.OTHER),
+    "status": (ToolCallStatus.PENDING, ToolCallStatus.IN_PROGRESS, ToolCallStatus.FAILED),
+    "content": (("one",), ("two",), ()),
+    "locations": (("/one",), ("/two",), ()),
+    "raw_input": ({"a": 1}, {"a": 2}, None),
+    "raw_output": ({"a": 1}, {"a": 2}, None),
+}
+"""Two values of each field, and what it is when it is cleared."""
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("name", SETTLE)
+def test_each_field_is_changed_and_cleared_by_itself(version: int, name: str) -> None:
+    wire = WIRES[version]
+    one, two, none = ALONE[name]
+    start = {"name": "tool", "title": "Title", name: one}
+    for later in (two, none):
+        seen, report = ToolCallReport("call_1", **start), ToolCallReport("call_1", **start)
+        report.update(**{name: later})
+        ledger = Ledger("s", new_call_id)
+        for update in (*wire.encode(seen), *wire.encode(report, seen)):
+            for event in wire.decode(as_dict(update)):
+                ledger.apply(event)
+        assert same(getattr(ledger["call_1"], name), getattr(report, name))
 
 
 @pytest.mark.parametrize("version", [1, 2])
