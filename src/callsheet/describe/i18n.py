@@ -13,12 +13,13 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from gettext import GNUTranslations, NullTranslations
-from importlib.resources import files
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
 
 from callsheet.describe.tables import read_table
+from callsheet.report.patterns import lazy
 
 ENGLISH = "en"
 LOCALES = (ENGLISH, "de", "es", "fr", "ja", "ko", "pt_BR", "zh_CN")
@@ -28,7 +29,7 @@ DECIMAL_COMMA: Final[frozenset[str]] = frozenset(("de", "es", "fr", "pt_BR"))
 """The languages that write 1,5 and not 1.5."""
 
 _LANGUAGES = {locale.partition("_")[0]: locale for locale in LOCALES}
-_NAME = re.compile(r"([A-Za-z]{2,8})((?:[_-][A-Za-z0-9]{1,8})*)(?:[.@].*)?")
+_NAME = lazy(r"([A-Za-z]{2,8})((?:[_-][A-Za-z0-9]{1,8})*)(?:[.@].*)?")
 _TRADITIONAL = frozenset(("hant", "tw", "hk", "mo"))
 _VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
 
@@ -70,7 +71,7 @@ def catalogue(locale: str) -> NullTranslations:
     """Return the catalogue of one of `LOCALES`. English needs none."""
     if locale == ENGLISH or locale not in LOCALES:
         return NullTranslations()
-    source = files("callsheet.describe") / "locales" / locale / "LC_MESSAGES" / "callsheet.mo"
+    source = Path(__file__).with_name("locales") / locale / "LC_MESSAGES" / "callsheet.mo"
     try:
         with source.open("rb") as stream:
             return GNUTranslations(stream)

@@ -134,7 +134,7 @@ class LineReader:
                 rest = b""
             return [*lines, rest] if rest else lines, {}, rest != b""
         self._file.seek(-len(data), os.SEEK_CUR)
-        lines = []
+        lines = list[bytes]()
         sizes: dict[int, int] = {}
         room, piece = MAX_BYTES, b"\n"
         while len(lines) < limit and room >= 0 and (start := self._file.readline(_KEEP)):
