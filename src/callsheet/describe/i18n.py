@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from gettext import GNUTranslations, NullTranslations
-from pathlib import Path
+from importlib.resources import files
 from typing import Final, TypeAlias
 
 import msgspec
@@ -71,7 +71,7 @@ def catalogue(locale: str) -> NullTranslations:
     """Return the catalogue of one of `LOCALES`. English needs none."""
     if locale == ENGLISH or locale not in LOCALES:
         return NullTranslations()
-    source = Path(__file__).with_name("locales") / locale / "LC_MESSAGES" / "callsheet.mo"
+    source = files("callsheet.describe") / "locales" / locale / "LC_MESSAGES" / "callsheet.mo"
     try:
         with source.open("rb") as stream:
             return GNUTranslations(stream)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import tomllib
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 
 def read_table(name: str) -> dict[str, Any]:
     """Return the contents of a table, by its file's name below `describe`."""
-    return tomllib.loads((Path(__file__).parent / name).read_text(encoding="utf-8"))
+    return tomllib.loads(files("callsheet.describe").joinpath(name).read_text(encoding="utf-8"))

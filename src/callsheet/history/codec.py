@@ -17,7 +17,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
 from threading import Lock
 from typing import Any, cast
 
@@ -56,7 +56,7 @@ _decode_json = msgspec.json.Decoder().decode
 @cache
 def shipped_dictionary() -> bytes:
     """Return the dictionary that payloads are compressed with."""
-    return Path(__file__).with_name("dictionary.zstd").read_bytes()
+    return files("callsheet.history").joinpath("dictionary.zstd").read_bytes()
 
 
 class Codec:

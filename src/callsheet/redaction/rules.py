@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
 from threading import Lock
 from typing import Any, Literal
 
@@ -94,7 +94,7 @@ def table() -> RuleTable:
 
 @cache
 def _table() -> RuleTable:
-    text = Path(__file__).with_name("rules.toml").read_text(encoding="utf-8")
+    text = files("callsheet.redaction").joinpath("rules.toml").read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text), RuleTable)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from pathlib import Path
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 import msgspec
@@ -68,7 +68,7 @@ def breaches(version: int, name: str, value: Any) -> list[Breach]:
 
 @cache
 def _definitions(version: int) -> dict[str, Any]:
-    data = Path(__file__).with_name(f"v{version}.json").read_bytes()
+    data = files("callsheet.acp").joinpath("schemas", f"v{version}.json").read_bytes()
     return msgspec.json.decode(data)["$defs"]
 
 
