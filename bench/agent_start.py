@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -18,6 +20,7 @@ OURS = "callsheet agent, with all its tools"
 BEHIND_A_TAP = "the same, behind callsheet tap"
 SDK = "Python SDK, an agent without tools"
 TYPESCRIPT = "TypeScript SDK on node, an agent without tools"
+BARE = "Python itself, which starts and ends"
 
 
 def measure() -> Subject:
@@ -29,7 +32,7 @@ def measure() -> Subject:
     if sdk_typescript.missing() is None:
         commands[TYPESCRIPT] = NODE
         notes.append(sdk_typescript.versions())
-    hello: dict[str, list[float]] = {name: [] for name in commands}
+    hello: dict[str, list[float]] = {name: [] for name in (*commands, BARE)}
     session: dict[str, list[float]] = {name: [] for name in commands}
     with tempfile.TemporaryDirectory() as folder:
         for round_ in range(RUNS + 1):
@@ -38,6 +41,10 @@ def measure() -> Subject:
                 if round_:  # the first one writes bytecode and warms the disk's cache
                     hello[name].append(first * 1000)
                     session[name].append(second * 1000)
+            if round_:
+                begun = perf_counter()
+                subprocess.run((sys.executable, "-c", ""), check=True)
+                hello[BARE].append((perf_counter() - begun) * 1000)
     return _subject(hello, session, notes)
 
 
@@ -58,14 +65,15 @@ def _subject(
     notes.append(
         f"a tap makes the start {more:.0f} ms longer: the agent starts while it reads its own code"
     )
-    claims: list[Claim] = []
+    claims = [Claim("start to initialize / Python's own", ratio(hello[OURS], hello[BARE]), 3)]
     if SDK in hello:
         figure = ratio(hello[OURS], hello[SDK])
         claims.append(Claim("start to initialize / Python SDK", figure, 1 / 3))
     rows = [
         (name, *summarise(hello[name]).cells(), f"{summarise(session[name]).median:.1f}")
-        for name in hello
+        for name in session
     ]
+    rows.append((BARE, *summarise(hello[BARE]).cells(), ""))
     kept: Figures = {
         "initialize_ms": {name: summarise(values).rounded() for name, values in hello.items()},
         "session_new_ms": {name: summarise(values).rounded() for name, values in session.items()},

@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from .agents import INITIALIZE, OUR_READER, SDK_READER, AgentProcess, agent, missing
-from .table import Subject
+from .table import Claim, Subject
 from .timing import ratio, summarise
 
 ROUNDS = 5
@@ -89,7 +89,6 @@ def _rounds(peers: dict[str, Peer]) -> dict[str, Took]:
 def _subject(took: dict[str, Took]) -> Subject:
     notes = [
         f"{ROUNDS} turns each, in turns; CPU time of the agent's process",
-        "callsheet's `read` also tells the line where it reads, mostly in an update of its own",
         *missing(),
     ]
     rows: list[tuple[str, ...]] = []
@@ -99,5 +98,10 @@ def _subject(took: dict[str, Took]) -> Subject:
         against = f"{ratio(wall, took[SDK].wall):.2f}×" if SDK in took else ""
         rows.append((name, *whole.cells(), f"{used.median:.0f}" if used else "not told", against))
         kept[name] = {"wall_us": whole.rounded(), "cpu_us": used and used.rounded()}
+    claims = [
+        Claim(f"a turn, CPU: {name} / Python SDK", ratio(took[name].cpu, took[SDK].cpu), most)
+        for name, most in ((OURS, 1.0), (BUILTIN, 1.1))
+        if SDK in took and all(took[SDK].cpu)
+    ]
     head = ("agent", "µs a call", "min–max", "spread", "CPU µs", "of the SDK")
-    return Subject("A turn with 1,000 calls", head, rows, (), notes, kept)
+    return Subject("A turn with 1,000 calls", head, rows, claims, notes, kept)

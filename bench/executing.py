@@ -41,7 +41,7 @@ def measure() -> Subject:
     ]
     claims: list[Claim] = []
     if PEER in took:
-        claims.append(Claim("session.run / MCP in memory", ratio(took[OURS], took[PEER]), 1))
+        claims.append(Claim("session.run / MCP in memory", ratio(took[OURS], took[PEER]), 0.42))
     kept = {name: {"us": round(sample.median * 1e6, 2)} for name, sample in samples.items()}
     return Subject("A tool, executed", ["", "CPU a call", "of MCP"], rows, claims, notes, kept)
 

@@ -1,4 +1,4 @@
-"""The same agent as `sdk_agent`, on callsheet: a mind that reads a small file as often as the prompt says.
+"""The same agent as `sdk_agent`, on callsheet: a handler that reads a small file as often as the prompt says.
 
 The prompt is how often, and with which tool: `read_small`, which does what the other agent does, or `read`,
 the built-in one.

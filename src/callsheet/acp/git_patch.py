@@ -10,7 +10,6 @@ stand three lines, as usual; what is read back then are the changed places.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -19,6 +18,7 @@ from difflib import SequenceMatcher
 from msgspec import Struct
 
 from callsheet.report.content import FileChange
+from callsheet.report.patterns import lazy
 
 WHOLE_UP_TO = 8 * 1024
 CONTEXT = 3
@@ -196,7 +196,7 @@ class Texts(Struct, frozen=True):
     new: str
 
 
-_HUNK = re.compile(r"@@ -\d{1,9}(?:,(\d{1,9}))? \+\d{1,9}(?:,(\d{1,9}))? @@")
+_HUNK = lazy(r"@@ -\d{1,9}(?:,(\d{1,9}))? \+\d{1,9}(?:,(\d{1,9}))? @@")
 
 
 def read(patch: str) -> dict[str, Texts]:
@@ -285,7 +285,7 @@ def _path_of_line(line: str) -> str | None:
 
 _ESCAPES = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 34: '"', 92: "\\"}
 _UNESCAPES = {letter: chr(code) for code, letter in _ESCAPES.items()}
-_ESCAPED = re.compile(rb'\\([0-7]{3}|[abtnvfr"\\])')
+_ESCAPED = lazy(rb'\\([0-7]{3}|[abtnvfr"\\])')
 
 
 def _quote(path: str) -> str:

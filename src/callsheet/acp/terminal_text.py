@@ -8,20 +8,20 @@ would have overwritten (progress bars) is not shown.
 from __future__ import annotations
 
 import codecs
-import re
 
 from callsheet.acp.peer import ENGLISH, Phrases
+from callsheet.report.patterns import lazy
 from callsheet.report.terminal import TerminalState
 
 TEXT_LIMIT = 16 * 1024
 """Bytes of output that are shown at most."""
 
 _ESCAPE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[P^_X][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])"
-_ESCAPES = re.compile(_ESCAPE + r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_ESCAPE_BYTES = re.compile(_ESCAPE.encode("ascii"))
+_ESCAPES = lazy(_ESCAPE + r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_ESCAPE_BYTES = lazy(_ESCAPE.encode("ascii"))
 _LONGEST_ESCAPE = 64
-_OVERWRITTEN = re.compile(r"[^\n]*\r(?=[^\n\r])")
-_FENCES = re.compile(r"`{3,}")
+_OVERWRITTEN = lazy(r"[^\n]*\r(?=[^\n\r])")
+_FENCES = lazy(r"`{3,}")
 
 
 def render_text(state: TerminalState, limit: int = TEXT_LIMIT, words: Phrases = ENGLISH) -> str:

@@ -22,9 +22,9 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callsheet import __version__
 from callsheet.acp.jsonrpc import InvalidParams, InvalidRequest, ProtocolError, UnknownMethod
 from callsheet.acp.peer import Peer, peer_of
+from callsheet.agent.handshake import Handshake, chosen_version, initialized
 from callsheet.agent.history import AgentHistory
 from callsheet.agent.protocol import MODES, OPTION, AcpV1, AcpV2, check_params
 from callsheet.report.errors import CallsheetError
@@ -89,12 +89,16 @@ class Agent:
         settings: The agent's settings.
         stdin: The descriptor that the client's bytes are read from. It stays open.
         stdout: The descriptor that lines for the client are written to. It stays open.
+        handshake: What was read and answered before.
     """
 
-    def __init__(self, settings: AgentSettings, stdin: int, stdout: int) -> None:
+    def __init__(
+        self, settings: AgentSettings, stdin: int, stdout: int, handshake: Handshake | None = None
+    ) -> None:
+        handshake = handshake or Handshake()
         self.settings: AgentSettings = settings
         self.client: RpcPeer = RpcPeer(
-            PipeReader(stdin), PipeWriter(stdout), self._serve, self._notified
+            PipeReader(stdin, handshake.ahead), PipeWriter(stdout), self._serve, self._notified
         )
         self.peer: Peer = Peer()
         self.capabilities: JsonObject = EMPTY
@@ -119,6 +123,9 @@ class Agent:
             "session/set_config_option": self._set_option,
             "tool_call/cancel": self._cancel_call,
         }
+        if handshake.params is not None:
+            self._get_ready(handshake.params)
+            _warm_up()
 
     async def run(self) -> None:
         """Serve until the client disconnects, then close every session."""
@@ -200,14 +207,18 @@ class Agent:
         wanted = params.get("protocolVersion")
         if type(wanted) is not int:
             raise InvalidParams(f"protocolVersion: expected a whole number, got {wanted!r}")
-        version: Literal[1, 2] = 2 if wanted >= 2 and self.settings.protocol == 2 else 1
+        version = self._get_ready(params)
+        return Answer(initialized(version, self.history.is_on), _warm_up)
+
+    def _get_ready(self, params: JsonObject) -> Literal[1, 2]:
+        """Take note of what the client is, and return the version of ACP that is spoken with it."""
+        version = chosen_version(params["protocolVersion"], self.settings.protocol)
         self.protocol = AcpV2() if version == 2 else AcpV1()
         self.peer = replace(peer_of(params, version), cancels=version == 2)
         capabilities = params.get("clientCapabilities") if version == 1 else None  # v2 has none
         self.capabilities = capabilities if is_object(capabilities) else EMPTY
         self._is_ready = True
-        info: JsonObject = {"name": "callsheet", "title": "Callsheet", "version": __version__}
-        return Answer(self.protocol.initialized(info, self.history.is_on), _warm_up)
+        return version
 
     async def _authenticate(self, params: JsonObject) -> Answer:  # noqa: ARG002
         raise InvalidParams("there is nothing to authenticate with; none is needed")
@@ -387,11 +398,12 @@ def _mode(given: JsonValue, field: str) -> str:
 # On stdin and stdout
 
 
-def serve(settings: AgentSettings) -> int:
+def serve(settings: AgentSettings, handshake: Handshake | None = None) -> int:
     """Serve the client on stdin and stdout until it disconnects or a signal arrives.
 
     Args:
         settings: The agent's settings.
+        handshake: What was read and answered before.
 
     Returns:
         The exit code: 0 if the client disconnected, 128 plus the signal's number after a signal.
@@ -399,11 +411,14 @@ def serve(settings: AgentSettings) -> int:
     from callsheet.tools.stdio_guard import own_stdio
 
     with own_stdio() as own:
-        return asyncio.run(_serve(settings, own.stdin.fileno(), own.stdout.fileno()))
+        pipes = own.stdin.fileno(), own.stdout.fileno()
+        return asyncio.run(_serve(settings, *pipes, handshake))
 
 
-async def _serve(settings: AgentSettings, stdin: int, stdout: int) -> int:
-    agent = Agent(settings, stdin, stdout)
+async def _serve(
+    settings: AgentSettings, stdin: int, stdout: int, handshake: Handshake | None
+) -> int:
+    agent = Agent(settings, stdin, stdout, handshake)
     loop = asyncio.get_running_loop()
     signalled: asyncio.Future[int] = loop.create_future()
 

@@ -17,7 +17,6 @@ Windows paths have many.
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
@@ -27,12 +26,13 @@ from urllib.parse import unquote, urlsplit
 from callsheet.agent.handler import Command, Prompt, StopReason, Turn
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonObject, JsonValue, is_object
+from callsheet.report.patterns import lazy
 from callsheet.tools.arguments import value_of
 from callsheet.tools.tool import Registry, Tool
 
 PARALLEL, HELP, TOOLS, SHELL = "parallel", "help", "tools", "bash"
 
-_HEAD = re.compile(r"/([A-Za-z0-9_][\w.-]*)(?:\s+(.*))?").fullmatch
+_HEAD = lazy(r"/([A-Za-z0-9_][\w.-]*)(?:\s+(.*))?")
 _LONGEST = 100
 """Characters of a line that are quoted in a message or a plan."""
 
@@ -82,7 +82,7 @@ def _line(line: str, tools: Registry) -> Line:
         if not command:
             raise BadLine("! needs a shell command behind it, such as !make test")
         return Line(line, _tool(SHELL, tools).name, {"command": command})
-    head = _HEAD(line)
+    head = _HEAD.fullmatch(line)
     if head is None:
         if line.startswith("/"):
             raise _unknown(line.split()[0])

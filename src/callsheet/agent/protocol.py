@@ -96,23 +96,6 @@ def _mode_choices(key: str, phrase: Callable[..., str]) -> list[Any]:
 class AcpV1:
     """ACP v1."""
 
-    def initialized(self, info: JsonObject, has_history: bool) -> JsonObject:
-        """Return the answer to `initialize`."""
-        session: JsonObject = {"close": {}, "additionalDirectories": {}, "list": {}, "resume": {}}
-        if has_history:
-            session["delete"] = {}
-        return {
-            "protocolVersion": 1,
-            "agentInfo": info,
-            "authMethods": [],
-            "agentCapabilities": {
-                "loadSession": has_history,
-                "promptCapabilities": {"image": False, "audio": False, "embeddedContext": True},
-                "mcpCapabilities": {"http": True, "sse": False},
-                "sessionCapabilities": session,
-            },
-        }
-
     def opened(self, conversation: Conversation) -> JsonObject:
         """Return the answer to `session/new`. The commands follow in an update."""
         modes = _mode_choices("id", conversation.session.phrase)
@@ -165,17 +148,6 @@ class AcpV1:
 
 class AcpV2(AcpV1):
     """The draft of ACP v2."""
-
-    def initialized(self, info: JsonObject, has_history: bool) -> JsonObject:
-        """Return the answer to `initialize`."""
-        session: JsonObject = {
-            "prompt": {"embeddedContext": {}},
-            "mcp": {"stdio": {}, "http": {}},
-            "additionalDirectories": {},
-        }
-        if has_history:
-            session["delete"] = {}
-        return {"protocolVersion": 2, "info": info, "capabilities": {"session": session}}
 
     def opened(self, conversation: Conversation) -> JsonObject:
         """Return the answer to `session/new`."""

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
+from callsheet.agent.handshake import Handshake
 from callsheet.report.errors import CallsheetError
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def start(
     script: str | None = None,
     handler: str | None = None,
     history: Callable[[], History] | None = None,
+    handshake: Handshake | None = None,
 ) -> int:
     """Serve the client on stdin and stdout until it disconnects.
 
@@ -54,6 +56,7 @@ def start(
         script: A script to play, which takes the place of a handler.
         handler: The handler's class, as `MODULE:CLASS` or `FILE.py:CLASS`. Default: the palette.
         history: Opens the history.
+        handshake: What was read from the client and answered before.
 
     Returns:
         The exit code.
@@ -78,7 +81,7 @@ def start(
         tools=more_tools,
         history=history,
     )
-    return serve(settings)
+    return serve(settings, handshake)
 
 
 def _read(option: str, read: Callable[[str], T], given: str | None) -> T | None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
+from callsheet.report.patterns import lazy
+
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-_AGE = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|h|d|w)", re.ASCII | re.IGNORECASE)
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.ASCII | re.IGNORECASE)
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_AGE = lazy(r"(\d+(?:\.\d+)?)\s*(s|min|h|d|w)", re.ASCII | re.IGNORECASE)
+_SIZE = lazy(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.ASCII | re.IGNORECASE)
+_DATE = lazy(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 LARGEST = 1e18
 """An amount beyond which there is no sense in one."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # importing it would take longer than the rest
 if TYPE_CHECKING:
     from callsheet.history.history import History
     from callsheet.tap.stdio import Between
@@ -79,6 +79,10 @@ def _agent_command(arguments: Sequence[str]) -> list[str]:
 
 def serve() -> int | None:
     """Run `callsheet agent` as it is without options; None if the settings are wrong, which click reports."""
+    from callsheet.agent.handshake import Handshake, answer_early
+
+    has_history = _has_history()
+    handshake = Handshake() if has_history is None else answer_early(has_history)
     from callsheet.agent.startup import start
     from callsheet.cli.settings import use_rules
     from callsheet.report.errors import CallsheetError
@@ -88,7 +92,37 @@ def serve() -> int | None:
         history = history_factory()
     except CallsheetError:
         return None
-    return start(history=history)
+    return start(history=history, handshake=handshake)
+
+
+def _has_history() -> bool | None:
+    """Return whether a history is written; None if settings have to be read to know, which may be wrong.
+
+    Where `settings` would find a file, this does not look into it, but for the word that it had to have.
+    """
+    chosen = os.environ.get("CALLSHEET_HISTORY") or None
+    mac = os.path.expanduser("~/Library/Application Support")  # noqa: PTH111 - pathlib takes long
+    own = os.environ.get("XDG_CONFIG_HOME", "").strip() or os.path.expanduser("~/.config")  # noqa: PTH111
+    is_usual = os.name == "posix" and os.path.isabs(mac) and "ANDROID_DATA" not in os.environ  # noqa: PTH117
+    if not is_usual or chosen not in (None, "off") or os.environ.get("CALLSHEET_CONFIG"):
+        return None
+    if any(os.path.lexists(f"{place}/callsheet/callsheet.toml") for place in (own, mac)):
+        return None
+    try:
+        directory: str = os.getcwd()  # noqa: PTH109
+        while True:
+            project = f"{directory}/pyproject.toml"
+            if os.path.lexists(project):
+                if not os.path.isfile(project):  # noqa: PTH113 - reading a pipe could take for ever
+                    return None
+                with open(project, "rb") as file:  # noqa: PTH123
+                    if b"callsheet" in file.read():
+                        return None
+            if os.path.lexists(f"{directory}/.git") or directory == "/":
+                return chosen is None
+            directory = os.path.dirname(directory)  # noqa: PTH120
+    except OSError:
+        return None
 
 
 def history_factory(

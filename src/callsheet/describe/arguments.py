@@ -6,7 +6,6 @@ are known, the usual first, so that every title and location is found in the sam
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, cast
 
@@ -15,6 +14,7 @@ from msgspec import Struct
 
 from callsheet.describe.paths import to_line
 from callsheet.describe.tables import read_table
+from callsheet.report.patterns import lazy
 
 Arguments: TypeAlias = dict[str, Any]
 
@@ -57,7 +57,7 @@ _EDITOR_VERBS = frozenset(
 _DEEPEST = 8
 _FIRST_LINE, _LAST_LINE = ROLES["first_line"].names, ROLES["last_line"].names
 _OFFSET, _LIMIT, _RANGE = ROLES["offset"].names, ROLES["limit"].names, ROLES["range"].names
-_SPAN = re.compile(r"\s*L?(\d{1,9})\s*(?:[-–:,]\s*L?(\d{1,9}))?\s*")
+_SPAN = lazy(r"\s*L?(\d{1,9})\s*(?:[-–:,]\s*L?(\d{1,9}))?\s*")
 
 _NUMBERS = {
     name: role

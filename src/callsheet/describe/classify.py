@@ -18,7 +18,6 @@ What depends on the name alone is a `ToolPlan`, made once for each name.
 
 from __future__ import annotations
 
-import re
 from collections.abc import KeysView, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeAlias
@@ -31,17 +30,18 @@ from callsheet.describe.tables import read_table
 from callsheet.describe.titles import cut, humanise, one_line, squash, words_of
 from callsheet.report.errors import InvalidKind
 from callsheet.report.fields import UNASKED, Kind, ToolKind, to_kind
+from callsheet.report.patterns import lazy
 
 Annotations: TypeAlias = Mapping[str, Any]
 
 _OTHER = ToolKind.OTHER
 _CHANGING = frozenset((ToolKind.DELETE, ToolKind.MOVE, ToolKind.EDIT, ToolKind.EXECUTE))
 
-_SERVER = re.compile(
+_SERVER = lazy(
     r"(?i:mcp)__(?P<s1>.+?)__(?P<t1>.+)|(?i:mcp)_(?P<s2>[^_]+)_(?P<t2>.+)"
     r"|(?!(?i:mcp)__)(?P<s3>[^_/].*?)__(?P<t3>.+)|(?P<s4>[^/\s]+)/(?P<t4>\S+)|(?P<s5>[^.:\s]+)[.:](?P<t5>\S+)"
 )
-_FAMILY = re.compile(r"(?i:(fs|terminal))[_/.:-](.+)")
+_FAMILY = lazy(r"(?i:(fs|terminal))[_/.:-](.+)")
 MAX_NAME = 256
 """Characters of a name that are considered: plans are cached by name."""
 

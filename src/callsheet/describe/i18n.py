@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from callsheet.describe.tables import read_table
+from callsheet.report.patterns import lazy
 
 ENGLISH = "en"
 LOCALES = (ENGLISH, "de", "es", "fr", "ja", "ko", "pt_BR", "zh_CN")
@@ -28,7 +29,7 @@ DECIMAL_COMMA: Final[frozenset[str]] = frozenset(("de", "es", "fr", "pt_BR"))
 """The languages that write 1,5 and not 1.5."""
 
 _LANGUAGES = {locale.partition("_")[0]: locale for locale in LOCALES}
-_NAME = re.compile(r"([A-Za-z]{2,8})((?:[_-][A-Za-z0-9]{1,8})*)(?:[.@].*)?")
+_NAME = lazy(r"([A-Za-z]{2,8})((?:[_-][A-Za-z0-9]{1,8})*)(?:[.@].*)?")
 _TRADITIONAL = frozenset(("hant", "tw", "hk", "mo"))
 _VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
 

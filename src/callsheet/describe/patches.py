@@ -8,12 +8,13 @@ from typing import NamedTuple, cast
 
 from callsheet.describe.arguments import BARE_INPUT, Arguments, first, texts_of
 from callsheet.describe.paths import to_line
+from callsheet.report.patterns import lazy
 
 _PATCH_NAMES = (
     *("input", "patch", "patchText", "patch_text", "diff", "unified_diff", "changes"),
     BARE_INPUT,
 )
-_PATCH_LINE = re.compile(
+_PATCH_LINE = lazy(
     r"^\*\*\* (?P<verb>Add|Update|Delete) File: (?P<file>.+)$"
     r"|^\*\*\* Move to: (?P<to>.+)$"
     r"|^--- (?P<old>[^\n]+)\n\+\+\+ (?P<new>[^\n]+)$"

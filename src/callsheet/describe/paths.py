@@ -18,6 +18,7 @@ from callsheet.describe.titles import Redact, fit, isolate, one_line
 from callsheet.report.errors import InvalidLocation
 from callsheet.report.fields import MAX_LINE, ToolCallLocation
 from callsheet.report.json import check_path
+from callsheet.report.patterns import lazy
 
 PATH_WIDTH = 80
 
@@ -32,23 +33,23 @@ OUTSIDE: Final = {"callsheet": {"outside": True}}
 """The `_meta` of a location outside the workspace."""
 
 # One match proves that a path is absolute, normal and plain. Everything else takes the slow path.
-_PLAIN = re.compile(r"(?:/\.?[A-Za-z0-9_+@=,-][A-Za-z0-9_.+@=, -]*)+").fullmatch
-_PLAIN_RELATIVE = re.compile(
+_PLAIN = lazy(r"(?:/\.?[A-Za-z0-9_+@=,-][A-Za-z0-9_.+@=, -]*)+")
+_PLAIN_RELATIVE = lazy(
     r"(?!(?:application|audio|font|image|message|model|multipart|text|video)/)"
     r"\.?[A-Za-z0-9_+@=,][A-Za-z0-9_.+@=,-]*(?:/\.?[A-Za-z0-9_+@=,-][A-Za-z0-9_.+@=, -]*)*"
-).fullmatch
-_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\[^\\/]")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://|(?!\d+(?::|$))[^\\/])")
-_GLOB = re.compile(r"[*?]|\{[^{}]*,[^{}]*\}|\[!|\[\w-\w\]")
-_MIME = re.compile(
+)
+_WINDOWS = lazy(r"[A-Za-z]:[\\/]|\\\\[^\\/]")
+_URL = lazy(r"[A-Za-z][A-Za-z0-9+.-]+:(?://|(?!\d+(?::|$))[^\\/])")
+_GLOB = lazy(r"[*?]|\{[^{}]*,[^{}]*\}|\[!|\[\w-\w\]")
+_MIME = lazy(
     r"(?:application|audio|font|image|message|model|multipart|text|video)/"
     r"(?:(?:x-|vnd\.)[\w.+-]+|[\w.-]+\+(?:xml|json|zip|yaml)|html|plain|css|csv|xml|json|yaml|markdown"
     r"|javascript|pdf|zip|gzip|octet-stream|png|jpe?g|gif|webp|bmp|tiff|mpeg|mp[34]|ogg|wav|webm|woff2?"
     r"|form-data|mixed|rfc822|rtf|toml|sql|wasm|avif|heic|aac|flac)(?:;.*)?",
     re.IGNORECASE,
 )
-_LINE_SUFFIX = re.compile(r"(.*[^:\s\d\\/]):(\d{1,9})(?:[:-]\d{1,9})*")
-_FRAGMENT = re.compile(r"#L(\d{1,9})\b.*")
+_LINE_SUFFIX = lazy(r"(.*[^:\s\d\\/]):(\d{1,9})(?:[:-]\d{1,9})*")
+_FRAGMENT = lazy(r"#L(\d{1,9})\b.*")
 
 
 def distinct(locations: Iterable[ToolCallLocation]) -> Locations:
@@ -89,9 +90,9 @@ class PathContext:
         start = self._cwd_start
         if len(text) <= width and (base is None or base == self.cwd):
             if text[:1] == "/":
-                if _PLAIN(text) and text.startswith(start):
+                if _PLAIN.fullmatch(text) and text.startswith(start):
                     return text[len(start) :], ToolCallLocation(text, line)
-            elif _PLAIN_RELATIVE(text) and start[0] == "/":
+            elif _PLAIN_RELATIVE.fullmatch(text) and start[0] == "/":
                 return text, ToolCallLocation(start + text, line)
         path, own_line = self.resolve(text, base)
         if path is None:

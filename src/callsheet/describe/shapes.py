@@ -7,7 +7,6 @@ no language, and the kind only where that depends on the input. Which tool has w
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import cache
 from typing import TypeAlias
@@ -37,8 +36,9 @@ from callsheet.describe.shell.judge import files_read
 from callsheet.describe.tables import read_table
 from callsheet.describe.values import FORMS, command_text
 from callsheet.report.fields import ToolKind
+from callsheet.report.patterns import lazy
 
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_PLACEHOLDER = lazy(r"\{(\w+)\}")
 _SEVERAL = (*MANY_PATHS, "edits", "changes")
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Literal
 
 from callsheet.report.graphemes import graphemes, is_flag_letter
+from callsheet.report.patterns import lazy
 
 ELLIPSIS = "…"
 LINE_BREAK = " ⏎ "
@@ -29,11 +30,11 @@ MAX_CLUSTER = 32
 WINDOW = 4096
 """Code points at either end of a long text that are looked at. The cut leaves far fewer."""
 
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
-_BREAKS = re.compile(r"(?<![ \t])[ \t]*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029][\s\x1c-\x1e]*")
-_BLANKS = re.compile(r"[\s\x1c-\x1f]+")
+_ESCAPES = lazy(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
+_BREAKS = lazy(r"(?<![ \t])[ \t]*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029][\s\x1c-\x1e]*")
+_BLANKS = lazy(r"[\s\x1c-\x1f]+")
 # Controls, the marks that reorder text (a file name must not read backwards), invisible blanks.
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
+_UNSEEN = lazy(r"[\x00-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
 PICTURES = {
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\v\f\r"},
     0x7F: 0x2421,
@@ -42,10 +43,10 @@ PICTURES = {
 }
 """Signs for what can't be seen in a command: a shell reads on where a terminal shows nothing."""
 
-_SURROGATES = re.compile(r"[\ud800-\udfff]")
+_SURROGATES = lazy(r"[\ud800-\udfff]")
 
 # Text of which each character is one column and stands alone: most titles of Europe.
-_NARROW = re.compile("[ -~\xa1-\xac\xae-\u02ff\u2010-\u2027\u2190-\u21ff⏎]*").fullmatch
+_NARROW = lazy("[ -~\xa1-\xac\xae-\u02ff\u2010-\u2027\u2190-\u21ff⏎]*")
 
 _ZWJ = "\u200d"
 _EMOJI_STYLE = "\ufe0f"
@@ -70,7 +71,7 @@ def fit(text: str, limit: int, line_break: str = " ") -> str:
 
 def cut(text: str, limit: int) -> str:
     """Cut a line in the middle so that it takes at most `limit` columns."""
-    if (text.isascii() or _NARROW(text)) and len(text) <= limit:
+    if (text.isascii() or _NARROW.fullmatch(text)) and len(text) <= limit:
         return text
     parts = clusters(text)
     if sum(map(cluster_width, parts)) <= limit:
@@ -100,7 +101,7 @@ def _prefix(parts: Iterable[str], room: int) -> list[str]:
 
 def width(text: str) -> int:
     """Return how many columns a line takes."""
-    if text.isascii() or _NARROW(text):
+    if text.isascii() or _NARROW.fullmatch(text):
         return len(text)
     return sum(map(cluster_width, clusters(text)))
 
@@ -132,7 +133,7 @@ def isolate(text: str) -> str:
     """Keep right-to-left text from reordering what stands around it, as in "Moving א → ב"."""
     if (
         text.isascii()
-        or _NARROW(text)
+        or _NARROW.fullmatch(text)
         or not any(unicodedata.bidirectional(char) in _RIGHT_TO_LEFT for char in text)
     ):
         return text
@@ -147,21 +148,19 @@ Redact = Callable[[str], str]
 
 Rendering = Literal["markdown", "plain", "either"]
 
-_SPAN = re.compile(r"(?:(?<=\s)|^)`(?P<value>.*)`(?=\s|$)")
-_QUOTED = re.compile(
-    r"(?:(?:(?<=\s)|^)'|„|«\s?|「|‘|“)(?P<value>\S.*?\S|\S)(?:'(?=\s|$)|\s?»|“|」|’|”)"
-).search
+_SPAN = lazy(r"(?:(?<=\s)|^)`(?P<value>.*)`(?=\s|$)")
+_QUOTED = lazy(r"(?:(?:(?<=\s)|^)'|„|«\s?|「|‘|“)(?P<value>\S.*?\S|\S)(?:'(?=\s|$)|\s?»|“|」|’|”)")
 """A value between the quotation marks of our messages, in any of their languages."""
-_ALWAYS = re.compile(r"[\\`*\[\]<~|$]|&(?=#?\w+;)")
-_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
+_ALWAYS = lazy(r"[\\`*\[\]<~|$]|&(?=#?\w+;)")
+_UNDERSCORE = lazy(r"(?<![^\W_])_|_(?![^\W_])")
 """Underscores inside a word (`my_file.py`) mean nothing in Markdown and stay readable."""
-_START = re.compile(r"^(\d{1,9})(?=[.)](?:\s|$))|^(?=[#>+=\-])")
-_SIGNS = re.compile(f"{_ALWAYS.pattern}|{_UNDERSCORE.pattern}|{_START.pattern}")
-_RUNS = re.compile(r"`+")
-_SWALLOWED = re.compile(
+_START = lazy(r"^(\d{1,9})(?=[.)](?:\s|$))|^(?=[#>+=\-])")
+_SIGNS = lazy(f"{_ALWAYS.pattern}|{_UNDERSCORE.pattern}|{_START.pattern}")
+_RUNS = lazy(r"`+")
+_SWALLOWED = lazy(
     r"[*~](?=\S).*\S[*~]|(?<![^\W_])_(?=\S).*\S_(?![^\W_])|`.*`|\\[!-/:-@\[-`{-~]|<[a-zA-Z/!?]|\]\("
     r"|&#?\w+;|^(?:[#>+=*[-]|_ |\d{1,9}[.)](?:\s|$))"
-).search
+)
 """What Markdown makes something of. A sign for itself (`*.py`) it leaves alone."""
 
 
@@ -184,13 +183,13 @@ def escape_title(title: str, kind: str, rendering: Rendering = "markdown") -> st
 
 def _between_backticks(title: str, span: re.Match[str] | None) -> str:
     """Return a title with what Markdown would swallow in code spans. A quoted value is quoted by its span."""
-    found = span or _QUOTED(title)
+    found = span or _QUOTED.search(title)
     if found is None or not (span or _SIGNS.search(found["value"])):
-        return _fence_words(title) if _SWALLOWED(title) else title
-    if span is None and not _SWALLOWED(title):
+        return _fence_words(title) if _SWALLOWED.search(title) else title
+    if span is None and not _SWALLOWED.search(title):
         return title
     before, after = title[: found.start()], title[found.end() :]
-    if _SWALLOWED(f"{before} {after}"):
+    if _SWALLOWED.search(f"{before} {after}"):
         before, after = _fence_words(before), _fence_words(after)
     return f"{before}{_fence(found['value'])}{after}"
 
@@ -220,8 +219,8 @@ def _fence(code: str) -> str:
 
 # Names of tools, as identifiers and in readable form
 
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]+|[a-z]+|[^\W\d_]+|\d+")
-_SEPARATORS = re.compile(r"[\s_./:-]+")
+_WORD = lazy(r"[A-Z]+(?![a-z])|[A-Z][a-z]+|[a-z]+|[^\W\d_]+|\d+")
+_SEPARATORS = lazy(r"[\s_./:-]+")
 
 
 def words_of(name: str) -> list[str]:

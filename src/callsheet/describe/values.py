@@ -26,6 +26,7 @@ from callsheet.describe.paths import Locations, PathContext
 from callsheet.describe.shell.display import show_command
 from callsheet.describe.shell.judge import text_of_command
 from callsheet.describe.titles import ELLIPSIS, LINE_BREAK, humanise
+from callsheet.report.patterns import lazy
 
 TEXT_WIDTH = 72
 
@@ -34,8 +35,8 @@ Shown: TypeAlias = tuple[str | int, Locations]
 
 Form: TypeAlias = Callable[[Arguments, Role, PathContext, int], Shown]
 
-_URL_IN_TEXT = re.compile(r"https?://[^\s<>\"'`)\]]+")
-_SHOWN_URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//(?:[^/?#@]*@)?([^?#]*)(\?[^#]*)?")
+_URL_IN_TEXT = lazy(r"https?://[^\s<>\"'`)\]]+")
+_SHOWN_URL = lazy(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//(?:[^/?#@]*@)?([^?#]*)(\?[^#]*)?")
 
 
 def _path(arguments: Arguments, role: Role, workspace: PathContext, width: int) -> Shown:
@@ -169,8 +170,8 @@ FORMS: dict[str, Form] = {
 # nothing is ever evaluated. What is missing becomes an ellipsis, so that a title never fails and still
 # shows what the tool's author meant it to show.
 
-_ARGUMENT = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
-_IS_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+").fullmatch
+_ARGUMENT = lazy(r"\{\{|\}\}|\{([^{}]*)\}")
+_IS_URL = lazy(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 _PATH_ROLES = ("path", "directory", "source", "destination")
 _PATH_NAMES = frozenset(name for role in _PATH_ROLES for name in ROLES[role].names) - {
     "target",
@@ -202,7 +203,7 @@ def _declared_value(name: str, arguments: Arguments, workspace: PathContext) -> 
         return workspace.shorten(", ".join(items), TEXT_WIDTH)
     if not isinstance(value, str) or not value.strip():
         return plain_text(value).strip()
-    is_url = _IS_URL(value)
+    is_url = _IS_URL.fullmatch(value)
     if (name in _PATH_NAMES and "://" not in value) or (is_url and value[:5].lower() == "file:"):
         return workspace.place(value)[0]
     if is_url:

@@ -18,15 +18,16 @@ from unicodedata import normalize
 from callsheet.history.database import Database
 from callsheet.report.content import DiffContent, TextContent
 from callsheet.report.json import JsonValue, is_list, is_object
+from callsheet.report.patterns import lazy
 from callsheet.report.terminal import CallRecord
 
 MOST_INDEXED = 1 << 15
 """Characters of a field that are indexed: half of them from its beginning, half from its end."""
 
-_WORD = re.compile(
+_WORD = lazy(
     r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]|[^\W_]+", re.UNICODE
 )
-_ACCENT = re.compile("[\u0300-\u036f]")
+_ACCENT = lazy("[\u0300-\u036f]")
 
 
 def words(text: str) -> list[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from callsheet.history.store_errors import BadUrl
+from callsheet.report.patterns import lazy
 
 if TYPE_CHECKING:
     from callsheet.history.store import Store
@@ -23,8 +24,8 @@ _EXPECTED = (
     "a file's path, postgresql://USER@HOST/DATABASE, or off"
 )
 
-_SECRET = re.compile(r"pass\w*\s*=", re.IGNORECASE)
-_SCHEME = re.compile(r"(?:sqlite\d?|postgres(?:ql)?|https?|file):", re.IGNORECASE)
+_SECRET = lazy(r"pass\w*\s*=", re.IGNORECASE)
+_SCHEME = lazy(r"(?:sqlite\d?|postgres(?:ql)?|https?|file):", re.IGNORECASE)
 
 
 def default_file() -> Path:

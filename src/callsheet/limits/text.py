@@ -11,7 +11,6 @@ key and its numbers.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import TypeAlias
@@ -22,6 +21,7 @@ from msgspec import Struct
 from callsheet.report.graphemes import joined
 from callsheet.report.humanize import plural
 from callsheet.report.json import JsonValue
+from callsheet.report.patterns import lazy
 
 Phrases: TypeAlias = Callable[..., str] | None
 """Returns the phrase for a key of `ENGLISH` and its values, in another language."""
@@ -57,7 +57,7 @@ def english(key: str, **values: int | str) -> str:
     return ENGLISH[key].format(**written)
 
 
-_ESCAPE = re.compile(
+_ESCAPE = lazy(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI: colours, moves
     r"|\x1b[\]PX^_]"  # OSC, DCS, SOS, PM, APC: strings that have an end, or are left at a line's end
     r"(?:[^\x07\x1b\x80-\x9f]*(?:\x07|\x1b\\|\x9c)|[^\x07\x1b\x80-\x9f\n]*)"

@@ -22,7 +22,6 @@ their author leaves out of a `repr` are left out here too.
 from __future__ import annotations
 
 import dataclasses
-import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, ValuesView
 from datetime import date, datetime, time, timedelta
@@ -38,6 +37,7 @@ from msgspec import UNSET
 from callsheet.limits.text import ELLIPSIS, SMALLEST, Phrases, localized, size_of
 from callsheet.limits.values import bound_value, free_key
 from callsheet.report.json import MAX_DEPTH, MAX_INT_BITS, JsonObject, JsonValue
+from callsheet.report.patterns import lazy
 
 MAX_BYTES = 16 * 1024 * 1024
 """Bytes, as JSON, of a value at most, by default. It is also the most that a spill holds."""
@@ -266,7 +266,7 @@ def _error(value: Any, _: int) -> str:
     return f"{type(value).__name__}: {text}" if text else type(value).__name__
 
 
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_ADDRESS = lazy(r" at 0x[0-9a-fA-F]+")
 
 _STEPS: tuple[tuple[Callable[[Any], bool], Callable[[Any, int], Any]], ...] = (
     # Subclasses of JSON's own types lose what they add; a named tuple keeps its names.

@@ -14,7 +14,6 @@ import re
 from functools import cache
 from typing import NamedTuple
 
-from callsheet.redaction.patterns import lazy
 from callsheet.redaction.rules import table
 from callsheet.redaction.secret_names import (
     family_of,
@@ -28,6 +27,7 @@ from callsheet.redaction.secret_names import (
     weak_family_of,
 )
 from callsheet.redaction.spans import alike
+from callsheet.report.patterns import lazy
 
 _NAME = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
 
@@ -67,7 +67,7 @@ _FURTHER = lazy(
     + rb"|(?P<call>%b,[ \t]{0,4}|\()" % _QUOTE
     + rb")(?P<mark>%b)?" % _QUOTE
 )
-_SETTER = re.compile(r"(?:\w+[.])*(?:set|with)_?([A-Z_a-z]\w*)")
+_SETTER = lazy(r"(?:\w+[.])*(?:set|with)_?([A-Z_a-z]\w*)")
 _COMMAND = lazy(_SET + rb"(?P<name>[A-Za-z0-9_.:/@-]{1,120})[ \t]+(?P<mark>\\{0,7}[\"'])?")
 _FLAG = lazy(rb"""--?(?P<name>[A-Za-z_][A-Za-z0-9_.-]{0,60})[ \t]+(?P<mark>\\{0,3}["'])?""")
 
@@ -127,7 +127,7 @@ _TO_QUOTE = {
     b"`": lazy(rb"[^`\n]*"),
 }
 _QUOTES = frozenset(_TO_QUOTE)
-_HEADER = re.compile(r"(?i)(?:(?:proxy-)?authorization|(?:set-)?cookie2?)")
+_HEADER = lazy(r"(?i)(?:(?:proxy-)?authorization|(?:set-)?cookie2?)")
 _TO_LINE_END = lazy(rb"""[^\r\n"'`;&|<>()\x1b\0\\]*""")
 _COOKIES = lazy(
     rb"""[^\s"'`;&|<>()\x1b\0\\]*"""

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from callsheet.redaction.encodings import ENCODED
-from callsheet.redaction.patterns import lazy
 from callsheet.redaction.scanner import Budget, Scanner
 from callsheet.redaction.spans import UNSEARCHED, Span, only_marks
+from callsheet.report.patterns import lazy
 
 _INERT = lazy(
     rb"(?:[A-Za-z0-9_.+=~%@:/^!#*?\[\]-]"

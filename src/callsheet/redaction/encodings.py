@@ -14,8 +14,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from callsheet.redaction.patterns import lazy
 from callsheet.redaction.spans import Span
+from callsheet.report.patterns import lazy
 
 if TYPE_CHECKING:
     from callsheet.redaction.scanner import Budget

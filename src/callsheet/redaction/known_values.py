@@ -17,6 +17,7 @@ import msgspec
 
 from callsheet.redaction.rules import InvalidRule
 from callsheet.redaction.secret_names import family_of, is_placeholder, scheme_length
+from callsheet.report.patterns import lazy
 
 SHORTEST = 4
 """A shorter value can't be registered: it would blank out ordinary words."""
@@ -27,7 +28,7 @@ SHORTEST_GUESSED = 8
 LONGEST = 4096
 """A longer value is looked for in pieces of this size, so that a stream need not hold more."""
 
-_HARMLESS = re.compile(r"[\d.,:]*|(?:/|~|\.{1,2}/|[A-Za-z]:\\).*|[a-z]+", re.DOTALL)
+_HARMLESS = lazy(r"[\d.,:]*|(?:/|~|\.{1,2}/|[A-Za-z]:\\).*|[a-z]+", re.DOTALL)
 
 
 def secrets_of(environ: Mapping[str, str]) -> dict[str, str]:

@@ -17,10 +17,11 @@ import re
 from functools import cached_property
 from math import prod
 
-from callsheet.redaction.patterns import REACH, lazy
+from callsheet.redaction.patterns import REACH
 from callsheet.redaction.rules import Rule, before_group
 from callsheet.redaction.secret_names import is_mixed, is_placeholder
 from callsheet.redaction.spans import alike
+from callsheet.report.patterns import lazy
 
 # A word may begin after these, though they end in a letter or digit: `\n` and `\u003d` of JSON,
 # `%3D` of URLs, and the colours of a terminal.
@@ -34,7 +35,7 @@ _LEFT = rb"(?:(?<![A-Za-z0-9_])|" + b"|".join(
 _RIGHT = rb"(?![A-Za-z0-9])"
 
 
-_LAZY = re.compile(r"\{\d*,(\d+)\}\?")
+_LAZY = lazy(r"\{\d*,(\d+)\}\?")
 
 _ENOUGH = 4
 _TELLING_LITERAL = 4

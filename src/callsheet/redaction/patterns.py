@@ -1,4 +1,4 @@
-"""Patterns: compiled when they are first used, joined to gates, and rewritten for encoded JSON.
+"""Patterns: joined to gates, and rewritten for encoded JSON.
 
 A **gate** is made of patterns that match at least wherever the rules do, and RE2 searches for all
 of them at once, in linear time: its automaton reads each byte once, so whole rules cost no more
@@ -19,29 +19,9 @@ import re
 from collections.abc import Callable, Iterable
 from functools import cache, cached_property, lru_cache
 from importlib import import_module
-from typing import Any, cast
+from typing import Any
 
 from callsheet.redaction.rules import TOKEN, InvalidRule, KeyTable
-
-
-def lazy(pattern: bytes, flags: int = 0) -> re.Pattern[bytes]:
-    """Return a pattern that is compiled when it is first used.
-
-    There are over a hundred, which take 20 ms; most processes never find anything to look at.
-    """
-    return cast("re.Pattern[bytes]", _LazyPattern(pattern, flags))
-
-
-class _LazyPattern:
-    def __init__(self, pattern: bytes, flags: int) -> None:
-        self.pattern: bytes = pattern
-        self._flags = flags
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(re.compile(self.pattern, self._flags), name)
-        setattr(self, name, found)  # next time, this is not asked any more
-        return found
-
 
 REACH = 1024
 """Bytes within which everything that identifies a secret must be."""

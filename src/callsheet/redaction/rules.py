@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from callsheet.report.errors import CallsheetError
+from callsheet.report.patterns import lazy
 
 
 class InvalidRule(CallsheetError, ValueError):
@@ -146,7 +147,7 @@ def rules_of(settings: Settings) -> tuple[Rule, ...]:
     return tuple(rule for name, rule in rules.items() if name not in settings.off)
 
 
-TOKEN = re.compile(
+TOKEN = lazy(
     r"(?P<group>\(\?[a-zA-Z]*:|[()|])|(?P<repeat>(?:[*+?]|\{\d+(?:,\d*)?\})\??)"
     r"|(?P<anchor>[$^]|\\[bB])|\[\^?\]?(?:\\.|[^\]\\])*\]|\\x[0-9a-fA-F]{2}|\\?.",
     re.DOTALL,
@@ -164,9 +165,9 @@ def before_group(pattern: str) -> str | None:
     return None
 
 
-ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+ID = lazy(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
-_BACKWARD = re.compile(r"\\[1-9AZz]|\(\?(?:[=!]|<[=!]|P=|\()")
+_BACKWARD = lazy(r"\\[1-9AZz]|\(\?(?:[=!]|<[=!]|P=|\()")
 
 
 def check(rule: Rule) -> None:
@@ -232,7 +233,7 @@ _FILLS: Mapping[str, str] = {
     "bech": "FAKE7DUMMY3SAMPLE5NEVER2REAL4MADE6UP".translate({66: None, 73: None, 79: None}),
     "b64lines": "Fake7Dummy3Sample9Never1Real2Made5Up4+/",
 }
-_FILL = re.compile(r"\{(\w+):(\d+)\}")
+_FILL = lazy(r"\{(\w+):(\d+)\}")
 
 
 def fill(template: str) -> str:

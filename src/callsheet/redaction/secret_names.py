@@ -12,11 +12,11 @@ import re
 from functools import cache, lru_cache
 from itertools import chain
 
-from callsheet.redaction.patterns import lazy
 from callsheet.redaction.rules import table
 from callsheet.redaction.spans import only_marks
+from callsheet.report.patterns import lazy
 
-_WORDS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
+_WORDS = lazy(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 
 LONGEST = 96
 """A longer name is data, not a name."""

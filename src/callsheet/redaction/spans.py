@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import NamedTuple
 
-from callsheet.redaction.patterns import lazy
+from callsheet.report.patterns import lazy
 
 LIMIT = 10_000
 """So many secrets have marks of their own. Those that come later share their rule's last mark."""

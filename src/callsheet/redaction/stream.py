@@ -23,10 +23,11 @@ from functools import cached_property
 from callsheet.redaction import assignments
 from callsheet.redaction.encodings import BASE64_BEGUN, CODE_BEGUN, base64_begun, views
 from callsheet.redaction.matchers import LINE_BEGUN, RuleMatcher
-from callsheet.redaction.patterns import Gate, lazy, make_gate, simplified
+from callsheet.redaction.patterns import Gate, make_gate, simplified
 from callsheet.redaction.rules import OPEN
 from callsheet.redaction.scanner import Budget, Scanner
 from callsheet.redaction.spans import IDENTITY, OPENING, Marks, Span, mark_around
+from callsheet.report.patterns import lazy
 
 HOLD = 16 * 1024
 """At most so many bytes are held."""

@@ -11,7 +11,6 @@ Statuses have a file of their own, since they have a table; content has one beca
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, TypeAlias, TypeGuard, TypeVar, cast, final
@@ -29,6 +28,7 @@ from callsheet.report.json import (
     freeze_object,
     own_objects,
 )
+from callsheet.report.patterns import lazy
 from callsheet.report.status import Reason, ToolCallStatus, to_reason, to_status
 
 
@@ -65,7 +65,7 @@ UNASKED: frozenset[Kind] = frozenset(
 """Kinds that clients let pass without asking, if their users want that."""
 
 _KNOWN: dict[str, Kind] = {kind.value: kind for kind in ToolKind}
-_CUSTOM = re.compile(r"_[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")
+_CUSTOM = lazy(r"_[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")
 
 
 def to_kind(value: object) -> Kind:

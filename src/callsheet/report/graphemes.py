@@ -6,22 +6,23 @@ than Unicode does (UAX 29). That is the safe side: a cut then falls earlier, and
 
 from __future__ import annotations
 
-import re
 from unicodedata import category, combining
+
+from callsheet.report.patterns import lazy
 
 _FIRST_JOINER = "\u0300"
 """Nothing below this joins what stands before it, the line feed of CR LF apart."""
 
 _MARKS = ("Mn", "Me", "Mc")
-_JOINS_BEFORE = re.compile(
+_JOINS_BEFORE = lazy(
     "[\u200c\u200d\uff9e\uff9f\u0e33\u0eb3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f\u1160-\u11ff\ud7b0-\ud7fb]"
-).match
+)
 """Joiners, skin tones, tags (as in the flag of Wales), the later parts of a Korean syllable."""
-_JOINS_AFTER = re.compile(
+_JOINS_AFTER = lazy(
     "[\u200d\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e\U000110bd\U000110cd\U000111c2\U000111c3"
     "\U000113d1\U0001193f\U00011941\U00011a3a\U00011a84-\U00011a89\U00011d46\U00011f02"
     "\u1100-\u115f\ua960-\ua97c]"
-).match
+)
 """The joiner, signs before a number, the first part of a Korean syllable."""
 _VIRAMA = 9
 
@@ -37,7 +38,7 @@ def joined(text: str, at: int) -> bool:
         return False
     return (
         _is_mark(after)
-        or _JOINS_AFTER(before) is not None
+        or _JOINS_AFTER.match(before) is not None
         or _half_of_a_flag(text, at)
         or _conjunct(text, at)
     )
@@ -55,7 +56,7 @@ def is_flag_letter(char: str) -> bool:
 
 
 def _is_mark(char: str) -> bool:
-    return category(char) in _MARKS or _JOINS_BEFORE(char) is not None
+    return category(char) in _MARKS or _JOINS_BEFORE.match(char) is not None
 
 
 def _half_of_a_flag(text: str, at: int) -> bool:

@@ -13,13 +13,13 @@ from outside are found among the calls while their call is known, and in `UsedId
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Container, Iterator, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING
 
 from callsheet.report.errors import InvalidId
 from callsheet.report.json import check_text
+from callsheet.report.patterns import lazy
 
 if TYPE_CHECKING:
     from callsheet.report.report import ToolCallReport
@@ -29,8 +29,8 @@ MAX_ID_CHARS = 256
 
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32: no I, L, O, U
 _PAIRS = [high + low for high in _DIGITS for low in _DIGITS]  # ten bits at a time
-_OURS = re.compile(rf"{PREFIX}[0-7][{_DIGITS}]{{25}}")
-_UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_OURS = lazy(rf"{PREFIX}[0-7][{_DIGITS}]{{25}}")
+_UNFIT = lazy(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 # The 80 random bits are a head that is drawn anew in each millisecond and a tail that counts up.
 # The tail starts in the lower half of its range, so half a million ids fit into the worst

@@ -7,7 +7,6 @@ doesn't try to make a value fit.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any, TypeAlias, TypeGuard, cast
@@ -16,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from callsheet.report.errors import InvalidLocation, InvalidValue, ReportError
+from callsheet.report.patterns import lazy
 
 JsonValue: TypeAlias = Any
 JsonObject: TypeAlias = dict[str, Any]
@@ -27,7 +27,7 @@ MAX_INT_BITS = 1024
 """Largest whole number: beyond this, a reader that uses doubles sees infinity."""
 
 _INT_END = 1 << 64
-_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\[^\\/]")
+_WINDOWS = lazy(r"[A-Za-z]:[\\/]|\\\\[^\\/]")
 
 
 class _Empty(dict[str, Any]):

@@ -119,14 +119,16 @@ class Source(Protocol):
 
 
 class PipeReader:
-    """Reads a descriptor in a thread, a bounded way ahead."""
+    """Reads a descriptor in a thread, a bounded way ahead. `ahead` was read from it before."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, ahead: bytes = b"") -> None:
         self._fd: int = fd
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
         self._room: threading.Semaphore = threading.Semaphore(AHEAD)
         self.ended: asyncio.Future[None] = self._loop.create_future()
+        if ahead:
+            self._pieces.put_nowait(ahead)
         threading.Thread(target=self._read, name="callsheet reader", daemon=True).start()
 
     async def piece(self) -> bytes:

@@ -8,7 +8,6 @@ a directory. Nothing here raises: a file that can't be written is left out, and 
 from __future__ import annotations
 
 import os
-import re
 import stat
 import tempfile
 import time
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple
 from callsheet.limits.text import Phrases
 from callsheet.limits.truncation import CutPlan, Spill
 from callsheet.report.json import JsonObject
+from callsheet.report.patterns import lazy
 
 try:
     import fcntl
@@ -32,7 +32,7 @@ MAX_BYTES = 256 * 1024 * 1024
 MAX_FILES = 2000
 MAX_AGE = 7 * 24 * 3600.0
 
-_OURS = re.compile(r"(spill-[0-9a-f]{32}\.[a-z0-9]{1,4}|\.spill-[0-9a-f]{32})")
+_OURS = lazy(r"(spill-[0-9a-f]{32}\.[a-z0-9]{1,4}|\.spill-[0-9a-f]{32})")
 """Names of our files, finished and half written. Others in the directory are left alone."""
 
 _LOCK = ".lock"

@@ -14,6 +14,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -22,6 +24,7 @@ from callsheet.report.errors import InvalidValue
 from callsheet.report.json import JsonObject, is_object
 from callsheet.runtime.clock import to_rfc3339
 from callsheet.runtime.health import SessionClosed
+from callsheet.runtime.options import CallSpec
 from callsheet.tools.invocation import (
     in_thread,
     invoke,
@@ -31,7 +34,7 @@ from callsheet.tools.invocation import (
     to_error,
     to_result,
 )
-from callsheet.tools.path_locks import PathLocks
+from callsheet.tools.path_locks import PathClaim, PathLocks
 from callsheet.tools.permissions import Permissions
 from callsheet.tools.stdio_guard import current_call
 from callsheet.tools.tool import Registry
@@ -78,6 +81,8 @@ class Run:
     def __init__(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
         self.call: Call = call
         self.started: float | None = None
+        self.timeout: float | None = None
+        self.deadline: float = inf
         self.why: Cancelled | TimedOut | None = None
         self.task: asyncio.Task[None] | None = None
         self.begun: bool = False
@@ -87,20 +92,13 @@ class Run:
         self.problem: BaseException | None = None
         self.finished: asyncio.Future[None] = loop.create_future()
         self._loop: asyncio.AbstractEventLoop = loop
-        self._timers: list[asyncio.TimerHandle] = []
+        self._grace: asyncio.TimerHandle | None = None
 
-    async def carry_out(self, work: Callable[..., Awaitable[Any]], *arguments: Any) -> None:
-        """Do the work, and record its value or exception."""
-        self.begun = True
-        try:
-            self.value = await work(self, *arguments)
-        except KeyboardInterrupt:
-            raise
-        except SystemExit as exc:
-            self.problem = ExecutionFailed(f"the tool tried to end the program ({exc!r})")
-        except BaseException as exc:  # noqa: BLE001 - it becomes a result
-            self.problem = exc
-        self.has_ended = True
+    def end(self, value: Any = None, problem: BaseException | None = None) -> None:
+        """Record the value or the exception that the work ended with."""
+        if isinstance(problem, SystemExit):
+            problem = ExecutionFailed(f"the tool tried to end the program ({problem!r})")
+        self.value, self.problem, self.has_ended = value, problem, True
         self._finish()
 
     async def wait(self) -> None:
@@ -115,16 +113,6 @@ class Run:
                 await self.finished
             raise
 
-    def begin(self, seconds: float | None) -> None:
-        """Record the start of the tool, and start its timeout of `seconds`, if any."""
-        self.started = monotonic()
-        if seconds is not None:
-            self._timers.append(self._loop.call_later(seconds, self._time_out, seconds))
-
-    def _time_out(self, seconds: float) -> None:
-        message = self.call.session.phrase("timed_out", seconds=seconds)
-        self.stop(TimedOut(message, timeout_s=seconds))
-
     def stop_from_anywhere(self, why: Cancelled) -> None:
         """Stop the tool from any thread. A task can only be cancelled on its own event loop."""
         with suppress(RuntimeError):  # its loop is closed, so it has ended
@@ -136,13 +124,13 @@ class Run:
             self.why = why
             self.task.cancel()
             if self.begun:
-                self._timers.append(self._loop.call_later(GRACE, self._finish))
+                self._grace = self._loop.call_later(GRACE, self._finish)
             else:  # a task that is cancelled before its first step never runs
                 self._finish()
 
-    def _finish(self, _: object = None) -> None:
-        for timer in self._timers:
-            timer.cancel()
+    def _finish(self) -> None:
+        if self._grace is not None:
+            self._grace.cancel()
         if not self.finished.done():
             self.finished.set_result(None)
 
@@ -157,6 +145,9 @@ class Executor:
         self._locks: PathLocks = PathLocks()
         self._runs: dict[str, Run] = {}
         self._is_closed: bool = False
+        # One timer for the timeouts of all runs: nearly all of them end long before.
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at: float = inf
 
     async def run(
         self,
@@ -192,17 +183,16 @@ class Executor:
                 await _off_loop(call.__enter__)
             else:
                 call.__enter__()
-            loop = asyncio.get_running_loop()
-            run = Run(call, loop)
+            run = Run(call, asyncio.get_running_loop())
             begun = monotonic()
-            run.task = loop.create_task(
-                run.carry_out(self._execute, tool, name, given, timeout, turn)
-            )
             self._runs[call.id] = run
             try:
+                self._begin(run, tool, name, given, timeout, turn)
                 await run.wait()
             finally:
                 del self._runs[call.id]
+                if call.claim is not None and not run.begun:
+                    self._locks.release(call.claim)
                 result, error = self._outcome(run)
                 ms = round((monotonic() - (run.started or begun)) * 1000, 3)
                 facts: JsonObject = {
@@ -264,6 +254,8 @@ class Executor:
         """Stop all running tools, and refuse new calls."""
         self._is_closed = True
         await self.stop()
+        if self._alarm is not None:
+            self._alarm.cancel()
 
     async def stop(self) -> None:
         """Stop all running tools, and wait until their calls have ended."""
@@ -282,15 +274,19 @@ class Executor:
         outer = current_call.get()
         if outer is not None and outer.session is self._session:
             links.setdefault("parent", outer)
-        if tool is not None:
+        if tool is None:
+            spec = CallSpec(name, given, **links)
+        else:
             places = tool.locations
-            links |= {
-                "title": tool.title,
-                "kind": tool.kind,
-                "locations": self._located(tool, places, given) if callable(places) else places,
-                "annotations": tool.annotations,
-            }
-        return self._session.call(name, given, **links)
+            if callable(places):
+                places = self._located(tool, places, given)
+            spec = CallSpec(
+                name, given, tool.title, tool.kind, places, annotations=tool.annotations, **links
+            )
+        call = self._session.call_type(self._session, spec, None)
+        if outer is not None:
+            call.around = outer.claim or outer.around
+        return call
 
     def _located(self, tool: Tool, locate: Locate, given: Any) -> Sequence[Any] | None:
         try:
@@ -300,7 +296,18 @@ class Executor:
                 self._session.faults.count(f"locations of {tool.name}: {exc!r}", degraded=1)
             return None
 
-    async def _execute(
+    def _begin(self, run: Run, *asked: Any) -> None:
+        """Begin the work of a call, in a task of its own."""
+        try:
+            work = self._prepare(run, *asked)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as exc:  # noqa: BLE001 - it becomes a result
+            run.end(problem=exc)
+        else:
+            run.task = asyncio.get_running_loop().create_task(self._carry_out(run, *work))
+
+    def _prepare(
         self,
         run: Run,
         tool: Tool | None,
@@ -308,32 +315,102 @@ class Executor:
         given: Any,
         timeout: float | None,
         turn: asyncio.Semaphore | None,
-    ) -> Any:
+    ) -> tuple[Any, ...]:
+        """Start the tool, unless something has to be waited for; return what is left to do.
+
+        So the client is told of the call and of its start together, and before the tool runs.
+        """
         if tool is None:
             raise self._unknown(name)
         if timeout is not None and not timeout > 0:
             raise InvalidArguments(f"timeout: expected seconds above 0, got {timeout}")
         values = tool.convert(given)
-        paths, beyond = self._place(tool, values) if tool.paths else ({}, [])
-        writes = [path for name in tool.writes for path in paths[name]] if paths else []
-        reads = [path for name in tool.reads for path in paths[name]] if paths else []
-        limit = timeout or tool.timeout or self._session.tool_settings.timeout
+        run.timeout = timeout or tool.timeout or self._session.tool_settings.timeout
+        call, beyond, writes = run.call, (), ()
+        if tool.paths:
+            paths, beyond = self._place(tool, values)
+            writes = [path for name in tool.writes for path in paths[name]]
+            reads = [path for name in tool.reads for path in paths[name]]
+            if reads or writes:
+                call.claim = PathClaim(reads, writes, call.around)
+        ask, allows = None, self.permissions.allows
+        if (beyond or tool.needs_permission(given)) and not allows(call, tool, beyond):
+            preview = partial(previewed, tool, call, values)
+            ask = partial(self.permissions.ask, call, tool, given, beyond, writes, preview)
+        elif turn is None and (call.claim is None or self._locks.take_at_once(call.claim)):
+            self._start(run)
+            return invoke, tool, call, values, run.output
+        return self._wait, run, tool, values, turn, ask
+
+    async def _carry_out(
+        self, run: Run, work: Callable[..., Awaitable[Any]], *arguments: Any
+    ) -> None:
+        """Do the work, and record its value or exception."""
+        run.begun = True
+        value = problem = None
+        try:
+            value = await work(*arguments)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as exc:  # noqa: BLE001 - it becomes a result
+            problem = exc
+        if run.call.claim is not None:
+            self._locks.release(run.call.claim)
+        run.end(value, problem)
+
+    async def _wait(
+        self,
+        run: Run,
+        tool: Tool,
+        values: dict[str, Any],
+        turn: asyncio.Semaphore | None,
+        ask: Callable[[], Awaitable[Any]] | None,
+    ) -> Any:
+        """Wait for permission, for a turn and for paths, as far as they are needed; then run the tool."""
+        call, shown = run.call, None
         for _ in range(_TIMES_ASKED):
-            shown = None
-            if beyond or tool.needs_permission(given):
-                shown = await self.permissions.ask(
-                    run.call, tool, given, beyond, writes, lambda: previewed(tool, run.call, values)
-                )
-            locked = self._locks.hold(reads, writes) if reads or writes else _FREE
-            async with turn or _FREE, locked:
-                if shown and await preview_of(tool, run.call, values) != shown:
-                    continue  # the change is no longer the one that the user approved
-                run.call.start()
-                run.begin(limit)
-                return await invoke(tool, run.call, values, run.output)
+            if ask is not None:
+                shown = await ask()
+            async with turn or _FREE:
+                if call.claim is not None:
+                    await self._locks.take(call.claim)
+                if not shown or await preview_of(tool, call, values) == shown:
+                    self._start(run)
+                    return await invoke(tool, call, values, run.output)
+                # The change is no longer the one that the user approved.
+                if call.claim is not None:
+                    self._locks.release(call.claim)
         raise ExecutionFailed(
             "What would be changed is never what was approved; it changes meanwhile"
         )
+
+    def _start(self, run: Run) -> None:
+        """Report that the tool is running, and start its timeout."""
+        run.call.start()
+        run.started = now = monotonic()
+        if run.timeout is not None:
+            run.deadline = now + run.timeout
+            if run.deadline < self._alarm_at:
+                self._set_alarm(run.deadline, now)
+
+    def _set_alarm(self, at: float, now: float) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_at = at
+        self._alarm = asyncio.get_running_loop().call_later(at - now, self._time_out)
+
+    def _time_out(self) -> None:
+        """Stop the runs whose time is over, and wait for the next that might be."""
+        now, following = monotonic(), inf
+        for run in self._runs.values():
+            if run.deadline <= now:
+                message = self._session.phrase("timed_out", seconds=run.timeout)
+                run.stop(TimedOut(message, timeout_s=run.timeout))
+            else:
+                following = min(following, run.deadline)
+        self._alarm, self._alarm_at = None, inf
+        if following < inf:
+            self._set_alarm(following, now)
 
     def _unknown(self, name: str) -> NotFound:
         near = self.registry.nearest(name)

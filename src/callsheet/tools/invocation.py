@@ -33,7 +33,7 @@ from callsheet.tools.errors import (
     of_os_error,
 )
 from callsheet.tools.result import ToolResult
-from callsheet.tools.stdio_guard import RunningCall
+from callsheet.tools.stdio_guard import enter_call, leave_call
 
 if TYPE_CHECKING:
     from callsheet.tools.session import Call
@@ -110,7 +110,8 @@ async def invoke(tool: Tool, call: Call, values: dict[str, Any], output: list[st
     The text that it yields is appended to `output`, so that it is available even if the function fails.
     """
     first = (call,) if tool.parameters.takes_call else ()
-    with RunningCall(call):
+    enter_call(call)
+    try:
         if tool.how == "async":
             return await tool.function(*first, **values)
         stream = _YieldedOutput(call, output)
@@ -120,16 +121,19 @@ async def invoke(tool: Tool, call: Call, values: dict[str, Any], output: list[st
             return stream.result()
 
         def work() -> Any:
-            with RunningCall(
-                call
-            ):  # the thread may outlive its call, and must not print then either
+            enter_call(call)  # the thread may outlive its call, and must not print then either
+            try:
                 made = tool.function(*first, **values)
                 return stream.take_all(made) if tool.how == "stream" else made
+            finally:
+                leave_call()
 
         made = await in_thread(work)
         if tool.how == "stream":
             return stream.result()
         return await made if isawaitable(made) else made
+    finally:
+        leave_call()
 
 
 class _YieldedOutput:

@@ -11,45 +11,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from contextvars import ContextVar, Token
 from pathlib import Path
-from types import TracebackType
 
 from callsheet.tools.errors import ExecutionFailed
 
-_holding: ContextVar[tuple[PathClaim, ...]] = ContextVar("holding", default=())
-
 
 class PathClaim:
-    """The paths of one call: a context in which they are held; entering it waits until they are free.
+    """The paths of one call. `around` is the claim of the call that it is nested in, if that has one."""
 
-    `outer` are the claims of the calls that it is nested in.
-    """
+    __slots__ = ("around", "granted", "outer", "reads", "writes")
 
-    __slots__ = ("_token", "granted", "is_held", "outer", "reads", "table", "writes")
-
-    def __init__(self, table: PathLocks, reads: Iterable[Path], writes: Iterable[Path]) -> None:
-        self.table: PathLocks = table
+    def __init__(
+        self, reads: Iterable[Path], writes: Iterable[Path], around: PathClaim | None = None
+    ) -> None:
         self.writes: frozenset[str] = frozenset(map(str, writes))
         self.reads: frozenset[str] = frozenset(map(str, reads)) - self.writes
-        # A background task still has the context of a call that has ended; its claims count no more.
-        around = _holding.get()
-        self.outer: tuple[PathClaim, ...] = around and tuple(
-            claim for claim in around if claim.is_held and claim.table is table
-        )
+        self.around: PathClaim | None = around
+        self.outer: tuple[PathClaim, ...] = ()
         self.granted: asyncio.Future[None] | None = None
-        self.is_held: bool = False
-        self._token: Token[tuple[PathClaim, ...]]
-
-    async def __aenter__(self) -> None:
-        await self.table.take(self)
-        self._token = _holding.set((*_holding.get(), self))
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        _holding.reset(self._token)
-        self.table.release(self)
 
     def meets(self, other: PathClaim) -> bool:
         """Return whether one of the two claims must wait for the other."""
@@ -66,18 +45,35 @@ class PathLocks:
         self._writing: dict[PathClaim, None] = {}
         self._waiting: list[PathClaim] = []
 
-    def hold(self, reads: Iterable[Path], writes: Iterable[Path]) -> PathClaim:
-        """Return a context that waits until the paths are free, and holds them."""
-        return PathClaim(self, reads, writes)
+    def take_at_once(self, claim: PathClaim) -> bool:
+        """Hold the paths of a claim if they are free, and return whether they are."""
+        if claim.around is not None:
+            claim.outer = self._outer(claim)
+        if is_free := self._is_free(claim, self._waiting):
+            self._grant(claim)
+        return is_free
+
+    def _outer(self, claim: PathClaim) -> tuple[PathClaim, ...]:
+        """Return the claims of the calls that a claim is nested in.
+
+        A background task still has the context of a call that has ended; its claims count no more. Nor do
+        those of other sessions.
+        """
+        found: list[PathClaim] = []
+        around = claim.around
+        while around is not None:
+            if around in self._held:
+                found.append(around)
+            around = around.around
+        return tuple(found)
 
     async def take(self, claim: PathClaim) -> None:
-        """Wait until the paths of a claim are free.
+        """Wait until the paths of a claim are free, and hold them.
 
         Raises:
             ExecutionFailed: Waiting would be a deadlock with an outer call.
         """
-        if self._is_free(claim, self._waiting):
-            self._grant(claim)
+        if self.take_at_once(claim):
             return
         if claim.outer and self._is_circular(claim):
             paths = ", ".join(sorted(claim.writes | claim.reads))
@@ -108,7 +104,6 @@ class PathLocks:
         return bool(claim.outer) or not any(map(claim.meets, ahead))
 
     def _grant(self, claim: PathClaim) -> None:
-        claim.is_held = True
         self._held[claim] = None
         if claim.writes:
             self._writing[claim] = None
@@ -125,9 +120,8 @@ class PathLocks:
                 self._waiting.append(claim)
 
     def release(self, claim: PathClaim) -> None:
-        """Free the paths of a claim, and grant what has waited for them."""
-        claim.is_held = False
-        del self._held[claim]
+        """Free the paths of a claim, if it holds them, and grant what has waited for them."""
+        self._held.pop(claim, None)
         self._writing.pop(claim, None)
         if self._waiting:
             self._grant_waiting(claim)

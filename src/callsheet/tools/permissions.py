@@ -129,7 +129,7 @@ class Permissions:
         writes: Sequence[Path],
         preview: Callable[[], Awaitable[Any]],
     ) -> Any:
-        """Return if the call, which needs permission, may run; else raise.
+        """Return if the call, which is not allowed without asking, may run; else raise.
 
         Args:
             call: The call.
@@ -147,7 +147,7 @@ class Permissions:
             PermissionDenied: The user rejected the call.
         """
         triggers = bool(writes) and await changes_trigger(writes, call.workspace)
-        if self._is_decided(call, tool, beyond, triggers):
+        if self.allows(call, tool, beyond, triggers):
             return None
         scope = scope_of(tool, arguments, beyond)
         if triggers:
@@ -159,8 +159,18 @@ class Permissions:
             preview = partial(_quietly, preview)
         return await self._ask(call, tool, scope, beyond, triggers, preview)
 
-    def _is_decided(self, call: Call, tool: Tool, beyond: Beyond, triggers: bool) -> bool:
-        """Return whether the call is allowed without asking. Raise if it is refused."""
+    def allows(self, call: Call, tool: Tool, beyond: Beyond, triggers: bool = True) -> bool:
+        """Return whether a call that needs permission may run without asking.
+
+        Args:
+            call: The call.
+            tool: Its tool.
+            beyond: Its paths outside the workspace.
+            triggers: Whether it may change a file that makes other programs run something.
+
+        Raises:
+            NotPermitted: The mode refuses the call.
+        """
         is_edit = tool.kind in _EDITS and bool(tool.writes) and not triggers
         edits = self.mode == "edits" and is_edit
         if not beyond and (self.mode == "allow" or edits):
@@ -192,7 +202,7 @@ class Permissions:
         lock = self._asking.setdefault(scope.key, asyncio.Lock())
         try:
             async with lock:
-                decided = self._is_decided(call, tool, beyond, triggers)
+                decided = self.allows(call, tool, beyond, triggers)
                 if decided or self._is_answered(call, scope):
                     return None
                 shown = await preview()

@@ -8,7 +8,7 @@ duration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Generic, Self, TypeAlias, TypeVar, final, overload
 
@@ -162,9 +162,7 @@ class ToolResult:
         )
 
     def _with(self, **changed: Any) -> Self:
-        result = object.__new__(type(self))
-        vars(result).update(vars(self), **changed)
-        return result
+        return _of_fields({**vars(self), **changed})
 
     # Reading
 
@@ -214,26 +212,30 @@ def _made(
     exit_code: int | None = None,
     metadata: Mapping[str, JsonValue] = _NOTHING,
 ) -> ToolResult:
-    result = object.__new__(ToolResult)
-    vars(result).update(
-        call_id=_text(call_id, "call_id"),
-        tool_name=_text(tool_name, "tool_name"),
-        success=success,
-        output=output,
-        error=error,
-        exit_code=exit_code,
-        execution_time_ms=None,
-        metadata=metadata,
-        content=(),
-        is_written=False,
+    return _of_fields(
+        {
+            "call_id": _text(call_id, "call_id"),
+            "tool_name": _text(tool_name, "tool_name"),
+            "success": success,
+            "output": output,
+            "error": error,
+            "exit_code": exit_code,
+            "execution_time_ms": None,
+            "metadata": metadata,
+            "content": (),
+            "is_written": False,
+        }
     )
+
+
+def _of_fields(fields: Fields) -> Any:
+    result = object.__new__(ToolResult)
+    object.__setattr__(result, "__dict__", fields)
     return result
 
 
 def _unpickled(fields: Fields) -> ToolResult:
-    result = object.__new__(ToolResult)
-    vars(result).update(fields, metadata=MappingProxyType(fields["metadata"]))
-    return result
+    return _of_fields({**fields, "metadata": MappingProxyType(fields["metadata"])})
 
 
 def _text(value: object, name: str) -> str:
@@ -252,8 +254,10 @@ def _own(value: JsonValue) -> JsonValue:
     return freeze(jsonsafe(value), "metadata")
 
 
-def content_of(result: ToolResult) -> Iterable[ContentLike]:
+def content_of(result: ToolResult) -> ContentLike | Sequence[ContentLike]:
     """Return the content that a call reports for a result: its text, and the content besides."""
-    if result.success and result.output == NO_OUTPUT and result.content:
+    if not result.content:
+        return result.output
+    if result.success and result.output == NO_OUTPUT:
         return result.content
     return (result.output, *result.content)

@@ -17,6 +17,7 @@ from callsheet.runtime.call_state import CallState
 from callsheet.runtime.endings import Ending
 from callsheet.runtime.options import CallOptions, Links, SessionOptions
 from callsheet.runtime.session import RuntimeSession
+from callsheet.tools.path_locks import PathClaim
 from callsheet.tools.permissions import MODES, Mode, Permissions
 from callsheet.tools.tool import Registry
 
@@ -50,6 +51,10 @@ class Call(RuntimeCall):
     """A live call, as passed to its tool."""
 
     session: Session  # pyright: ignore[reportIncompatibleVariableOverride]
+    claim: PathClaim | None = None
+    """The paths that the executor locks for it."""
+    around: PathClaim | None = None
+    """The paths that are locked for the calls that it is nested in."""
 
     def success(self, output: str) -> ToolResult:
         """Return the result of a tool that succeeded. `output` is the text for users and models."""
@@ -154,7 +159,7 @@ class Session(RuntimeSession):
         InvalidValue: `permission` is not one of the modes.
     """
 
-    call_type = Call
+    call_type: type[Call] = Call  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(
         self,

@@ -9,7 +9,6 @@ bounds it.
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import deepcopy
@@ -22,16 +21,17 @@ from msgspec import NODEFAULT, Meta
 
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonObject, is_list, is_object
+from callsheet.report.patterns import lazy
 from callsheet.tools.workspace import ENTRY, check_path
 
-_SECTION = re.compile(
+_SECTION = lazy(
     r"(?:(Args|Arguments|Parameters|Params)|Returns?|Yields?|Raises|Examples?|Notes?|Warnings?"
     r"|Attributes|See Also|References)(:)?\s*$"
 )
-_GOOGLE_ARG = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
-_NUMPY_ARG = re.compile(r"\*{0,2}(\w+)\s*(?::.*)?()$")
-_SPHINX_ARG = re.compile(r":param(?:\s+[^:\s]+)??\s+\*{0,2}(\w+)\s*:\s*(.*)$")
-_SPHINX_FIELD = re.compile(r":\w+[^:]*:")
+_GOOGLE_ARG = lazy(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
+_NUMPY_ARG = lazy(r"\*{0,2}(\w+)\s*(?::.*)?()$")
+_SPHINX_ARG = lazy(r":param(?:\s+[^:\s]+)??\s+\*{0,2}(\w+)\s*:\s*(.*)$")
+_SPHINX_FIELD = lazy(r":\w+[^:]*:")
 
 
 class Doc(NamedTuple):

@@ -15,9 +15,8 @@ import os
 import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from threading import Lock
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TextIO
 
 if TYPE_CHECKING:
@@ -113,36 +112,30 @@ _lock = Lock()
 _users = 0
 
 
-class RunningCall:
-    """Make a call the one that runs here, and protect the pipe from its tool."""
+def enter_call(call: Call) -> None:
+    """Make a call the one that runs in this context, and protect the pipe from its tool until `leave_call`.
 
-    __slots__ = ("_call", "_token")
+    The context is that of a task or a thread of the call's own, so nobody takes it back.
+    """
+    global _users  # noqa: PLW0603 - stdout is the process's, and so is this
+    with _lock:
+        _users += 1
+        # Other code (pytest, click) replaces them, too, and puts back what it found. So a stand-in is
+        # known by its type, and never stands for another one. None means that the process has none.
+        if type(sys.stdout) is not _Out and sys.stdout is not None:
+            sys.stdout = _Out(sys.stdout)
+        if type(sys.stdin) is not _In and sys.stdin is not None:
+            sys.stdin = _In(sys.stdin)
+    current_call.set(call)
 
-    def __init__(self, call: Call) -> None:
-        self._call: Call = call
-        self._token: Token[Call | None]
 
-    def __enter__(self) -> None:
-        global _users  # noqa: PLW0603 - stdout is the process's, and so is this
-        with _lock:
-            _users += 1
-            # Other code (pytest, click) replaces them, too, and puts back what it found. So a stand-in is
-            # known by its type, and never stands for another one. None means that the process has none.
-            if sys.stdout is not None and type(sys.stdout) is not _Out:
-                sys.stdout = _Out(sys.stdout)
-            if sys.stdin is not None and type(sys.stdin) is not _In:
-                sys.stdin = _In(sys.stdin)
-        self._token = current_call.set(self._call)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        global _users  # noqa: PLW0603
-        current_call.reset(self._token)
-        with _lock:
-            _users -= 1
-            if _users == 0:
-                if type(sys.stdout) is _Out:
-                    sys.stdout = sys.stdout.real
-                if type(sys.stdin) is _In:
-                    sys.stdin = sys.stdin.real
+def leave_call() -> None:
+    """Give up the protection of the pipe for a tool that has ended."""
+    global _users  # noqa: PLW0603
+    with _lock:
+        _users -= 1
+        if _users == 0:
+            if type(sys.stdout) is _Out:
+                sys.stdout = sys.stdout.real
+            if type(sys.stdin) is _In:
+                sys.stdin = sys.stdin.real

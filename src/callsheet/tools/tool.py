@@ -6,13 +6,13 @@ What a model needs to know about a tool is derived from the function: its name, 
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 from callsheet.report.fields import Kind, ToolCallLocation, ToolKind, to_kind
 from callsheet.report.json import JsonObject
+from callsheet.report.patterns import lazy
 from callsheet.tools.arguments import Checker, nearest
 from callsheet.tools.builtin import BUILTIN
 from callsheet.tools.errors import InvalidArguments
@@ -30,7 +30,7 @@ Preview: TypeAlias = Callable[..., Any]
 Scope: TypeAlias = Callable[[JsonObject], str | None]
 How: TypeAlias = Literal["async", "async stream", "sync", "stream"]
 
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}").fullmatch
+_NAME = lazy(r"[A-Za-z0-9_.-]{1,128}")
 _READING = (ToolKind.READ, ToolKind.SEARCH, ToolKind.THINK)
 
 
@@ -67,7 +67,7 @@ class Tool:
         parameters: Parameters,
         **options: Unpack[ToolOptions],
     ) -> None:
-        if not _NAME(name):
+        if not _NAME.fullmatch(name):
             raise BadTool(
                 f"tool {name!r}: a name has letters, digits, '_', '-' and '.', at most 128 of them"
             )

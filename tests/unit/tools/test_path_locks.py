@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from hypothesis import given
@@ -20,6 +23,23 @@ ASKED = st.lists(
     max_size=12,
 )
 
+around: ContextVar[PathClaim | None] = ContextVar("around", default=None)
+
+
+@asynccontextmanager
+async def hold(
+    locks: PathLocks, reads: Iterable[Path], writes: Iterable[Path]
+) -> AsyncIterator[None]:
+    """Hold paths as a call does: what is called inside is nested in it."""
+    claim = PathClaim(reads, writes, around.get())
+    await locks.take(claim)
+    token = around.set(claim)
+    try:
+        yield
+    finally:
+        around.reset(token)
+        locks.release(claim)
+
 
 def meet(one: Path, other: Path) -> bool:
     return one == other or one in other.parents or other in one.parents
@@ -34,7 +54,7 @@ def test_no_two_that_must_not_meet_are_ever_inside_together(asked, seed: int):
 
         async def one(reads: set[Path], writes: set[Path]) -> None:
             nonlocal ended
-            async with claims.hold(reads, writes):
+            async with hold(claims, reads, writes):
                 for other_reads, other_writes in inside:
                     for mine in writes:
                         assert not any(meet(mine, path) for path in other_reads | other_writes)
@@ -68,7 +88,7 @@ async def test_a_writer_is_not_starved_by_readers_that_keep_coming():
     claims, order = PathLocks(), []
 
     async def one(name: str, reads: list[Path], writes: list[Path]) -> None:
-        async with claims.hold(reads, writes):
+        async with hold(claims, reads, writes):
             order.append(name)
             await asyncio.sleep(0.01)
 
@@ -82,14 +102,14 @@ async def test_calls_inside_one_call_wait_for_each_other_and_not_for_it():
 
     async def inner() -> None:
         nonlocal inside
-        async with claims.hold([], [Path("/w/a/x")]):
+        async with hold(claims, [], [Path("/w/a/x")]):
             inside += 1
             assert inside == 1
             await asyncio.sleep(0)
             inside -= 1
 
     for reads, writes in (([], [Path("/w/a")]), ([Path("/w/a")], [])):
-        async with claims.hold(reads, writes):
+        async with hold(claims, reads, writes):
             await asyncio.wait_for(asyncio.gather(inner(), inner(), inner()), 2)
 
 
@@ -97,13 +117,13 @@ async def test_a_call_inside_another_does_not_queue_behind_who_waits_for_that():
     claims = PathLocks()
 
     async def both() -> None:
-        async with claims.hold([], [Path("/w/a"), Path("/w/b")]):
+        async with hold(claims, [], [Path("/w/a"), Path("/w/b")]):
             pass
 
-    async with claims.hold([Path("/w/a")], []):
+    async with hold(claims, [Path("/w/a")], []):
         waiting = asyncio.create_task(both())
         await asyncio.sleep(0)
-        async with asyncio.timeout(2), claims.hold([Path("/w/b")], []):
+        async with asyncio.timeout(2), hold(claims, [Path("/w/b")], []):
             pass
     await asyncio.wait_for(waiting, 2)
 
@@ -113,10 +133,10 @@ async def test_calls_that_would_wait_for_each_other_for_ever_are_reported():
 
     async def one(first: str, second: str) -> None:
         nonlocal refused
-        async with claims.hold([], [Path(first)]):
+        async with hold(claims, [], [Path(first)]):
             await asyncio.sleep(0.01)
             try:
-                async with claims.hold([], [Path(second)]):
+                async with hold(claims, [], [Path(second)]):
                     pass
             except ExecutionFailed:
                 refused += 1
@@ -134,14 +154,14 @@ async def test_what_goes_on_in_the_background_holds_nothing_of_the_call_that_beg
 
     async def background() -> None:
         await asyncio.sleep(0.01)
-        async with claims.hold([], [path]):
+        async with hold(claims, [], [path]):
             order.append("background")
 
-    async with claims.hold([], [path]):
+    async with hold(claims, [], [path]):
         task = asyncio.create_task(background())
 
     async def other() -> None:
-        async with claims.hold([], [path]):
+        async with hold(claims, [], [path]):
             await asyncio.sleep(0.05)
             order.append("other")
 
@@ -161,7 +181,7 @@ async def test_thousands_of_claims_are_compared_with_few_others(monkeypatch):
     claims, count = PathLocks(), 2000
 
     async def one(reads: list[Path], writes: list[Path]) -> None:
-        async with claims.hold(reads, writes):
+        async with hold(claims, reads, writes):
             await asyncio.sleep(0)
 
     readers = [one([Path(f"/w/{number}")], []) for number in range(count)]

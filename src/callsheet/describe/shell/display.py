@@ -6,7 +6,6 @@ harmless part. Parts that are known to be harmless are left out first.
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from callsheet.describe.paths import PathContext
@@ -20,8 +19,9 @@ from callsheet.describe.titles import (
     one_line,
     width,
 )
+from callsheet.report.patterns import lazy
 
-_TOKEN = re.compile(r"\\.|'[^'⏎]*'|[<>]&|&>|\$\(|[`;|&()\"⏎]")
+_TOKEN = lazy(r"\\.|'[^'⏎]*'|[<>]&|&>|\$\(|[`;|&()\"⏎]")
 _SHOWN = 5
 _LEAST = 8
 """Columns that a part has at least, or fewer parts are shown."""

@@ -13,17 +13,16 @@ from typing import NamedTuple, cast
 
 from callsheet.describe.shell.parser import Unsure, split_commands
 from callsheet.describe.shell.programs import find_program, program_names
+from callsheet.report.patterns import lazy
 
 MAX_FILES = 8
 _MAX_DEPTH = 4
 
 _SHELLS = frozenset(("bash", "sh", "zsh", "dash", "ksh"))
 """Shells whose language is understood. That of cmd and PowerShell is another."""
-_SHELL_FLAG = re.compile(r"-[eilux]*c").fullmatch
-_SYSTEM = re.compile(
-    r"(?:/bin|/usr/bin|/usr/local/bin|/sbin|/usr/sbin|/opt/homebrew/bin)/([^/\\]+)"
-).fullmatch
-_FIRST = re.compile(r"\s*([^\s;|&<>()'\"\\$`=/]+)(?=[\s;|&]|$)").match
+_SHELL_FLAG = lazy(r"-[eilux]*c")
+_SYSTEM = lazy(r"(?:/bin|/usr/bin|/usr/local/bin|/sbin|/usr/sbin|/opt/homebrew/bin)/([^/\\]+)")
+_FIRST = lazy(r"\s*([^\s;|&<>()'\"\\$`=/]+)(?=[\s;|&]|$)")
 
 
 class ReadFile(NamedTuple):
@@ -40,14 +39,14 @@ def text_of_command(command: object) -> str:
     if not isinstance(command, (list, tuple)):
         return ""
     words = [word for word in cast("list[object]", command) if isinstance(word, str)]
-    if len(words) == 3 and _program(words[0]) in _SHELLS and _SHELL_FLAG(words[1]):
+    if len(words) == 3 and _program(words[0]) in _SHELLS and _SHELL_FLAG.fullmatch(words[1]):
         return words[2]
     return shlex.join(words)
 
 
 def files_read(command: str) -> tuple[ReadFile, ...]:
     """Return the files that a command reads; none if it may do anything else."""
-    begin = _FIRST(command)
+    begin = _FIRST.match(command)
     if begin and begin[1] not in program_names() and begin[1] not in _SHELLS:  # nearly always
         return ()
     try:
@@ -67,7 +66,7 @@ def is_harmless(command: str) -> bool:
 
 def _program(word: str) -> str:
     """Return a program's name, without a system directory. Anywhere else a name proves nothing."""
-    match = _SYSTEM(word)
+    match = _SYSTEM.fullmatch(word)
     return match[1] if match else word
 
 
@@ -83,7 +82,7 @@ def _judge(command: str, directory: str = "", depth: int = 0) -> list[ReadFile]:
                 raise Unsure
             directory = _inside(directory, words[1])
         elif name in _SHELLS:
-            if len(words) != 3 or not _SHELL_FLAG(words[1]):
+            if len(words) != 3 or not _SHELL_FLAG.fullmatch(words[1]):
                 raise Unsure
             files += _judge(words[2], directory, depth + 1)
         else:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 
+from callsheet.report.patterns import lazy
+
 MAX_COMMAND = 4000
 """Longer commands are scripts; a guess about them would not be reliable."""
 
@@ -18,7 +20,7 @@ class Unsure(Exception):
     """The command can't be understood well enough."""
 
 
-_TOKEN = re.compile(
+_TOKEN = lazy(
     r"""
       (?P<blank> (?: [ \t] | \\\n )+ | \#[^\n]* )
     | (?P<quiet> (?: \d*>>? | &>>? ) [ \t]* /dev/(?:null|stdout|stderr) (?![^ \t\n;|&<>()])
@@ -27,12 +29,12 @@ _TOKEN = re.compile(
     | (?P<word> (?: [^ \t\n;|&<>()'"\\$`{]+ | '[^']*' | "(?:[^"\\$`]|\\[\s\S])*" | \\[\s\S] )+ )
     """,
     re.VERBOSE,
-).match
+)
 """A token. A line break after a backslash is nothing, between words and inside them."""
 
-_PIECE = re.compile(r"""'([^']*)'|"((?:[^"\\]|\\[\s\S])*)"|\\([\s\S])|([^'"\\]+)""").finditer
-_ESCAPED = re.compile(r'\\(["\\$`]|\n)')
-_GLOB = re.compile(r"[*?\[]").search
+_PIECE = lazy(r"""'([^']*)'|"((?:[^"\\]|\\[\s\S])*)"|\\([\s\S])|([^'"\\]+)""")
+_ESCAPED = lazy(r'\\(["\\$`]|\n)')
+_GLOB = lazy(r"[*?\[]")
 
 
 def split_commands(command: str) -> list[list[str]]:
@@ -56,7 +58,7 @@ def _parse(command: str) -> tuple[list[list[str]], bool]:
     commands: list[list[str]] = [[]]
     at, is_compound = 0, False
     while at < len(command):
-        token = _TOKEN(command, at)
+        token = _TOKEN.match(command, at)
         if token is None:
             raise Unsure
         at = token.end()
@@ -73,9 +75,9 @@ def _word(written: str) -> str:
     """Return a word as the program gets it, or raise `Unsure` if the shell could make an option of it."""
     parts: list[str] = []
     expands = False
-    for single, double, escaped, plain in (piece.groups() for piece in _PIECE(written)):
+    for single, double, escaped, plain in (piece.groups() for piece in _PIECE.finditer(written)):
         if plain is not None:
-            expands = expands or _GLOB(plain) is not None
+            expands = expands or _GLOB.search(plain) is not None
             parts.append(plain)
         elif double is not None:
             parts.append(_ESCAPED.sub(lambda match: match[1].strip("\n"), double))

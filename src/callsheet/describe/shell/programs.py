@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from callsheet.describe.shell.parser import Unsure, sole_command
 from callsheet.describe.tables import read_table
+from callsheet.report.patterns import lazy
 
 Form: TypeAlias = Literal["number", "name", "path", "text", "lines"]
 
@@ -33,7 +34,7 @@ _FORMS = {
 _ANYWHERE = re.compile(r"[^-(!\0][^\0]*").fullmatch
 """A path wherever it leads, for reading does no harm; but no sign of find's own language."""
 
-_COUNT = re.compile(r"-\d{1,9}").fullmatch
+_COUNT = lazy(r"-\d{1,9}")
 _ANY = "*"
 
 
@@ -79,7 +80,7 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True):
         return paths
 
     def _is_option(self, word: str) -> bool:
-        if word in self.flags or (self.counts and _COUNT(word)):
+        if word in self.flags or (self.counts and _COUNT.fullmatch(word)):
             return True
         name, equals, value = word.partition("=")
         if equals and name in self.values:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 from callsheet.report.humanize import bytes_text, plural
+from callsheet.report.patterns import lazy
 from callsheet.tools.fs.dirfd import LIST, NO_LINK, check_directory, open_directory
 from callsheet.tools.result import ToolResult
 from callsheet.tools.search.matches import escape_name
@@ -19,7 +19,7 @@ from callsheet.tools.tool import tool
 MAX_SHOWN = 1000
 """Maximum number of entries that are shown."""
 
-_DIGITS = re.compile(r"(\d+)")
+_DIGITS = lazy(r"(\d+)")
 _KINDS = {
     stat.S_IFIFO: "pipe",
     stat.S_IFSOCK: "socket",

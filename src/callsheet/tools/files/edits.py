@@ -18,6 +18,7 @@ from io import StringIO
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
+from callsheet.report.patterns import lazy
 from callsheet.tools.files.text_encoding import newline_of, presentable, with_newlines
 
 TextSpan: TypeAlias = "tuple[int, int]"
@@ -118,9 +119,9 @@ _MAX_TEXT = 4 << 20
 _MAX_WANTED = 20_000
 _MAX_TOKENS = 1000
 
-_NUMBERED = re.compile(r"^[ \t]*\d+→", re.MULTILINE)
-_WORD = re.compile(r"\w+")
-_TOKEN = re.compile(r"\w+|[^\w\s]")
+_NUMBERED = lazy(r"^[ \t]*\d+→", re.MULTILINE)
+_WORD = lazy(r"\w+")
+_TOKEN = lazy(r"\w+|[^\w\s]")
 
 
 def not_unique(text: str, spans: Sequence[TextSpan], shown: str) -> str:

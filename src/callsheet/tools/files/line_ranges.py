@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import codecs
 import os
+from bisect import bisect
 from collections.abc import Callable
+from itertools import accumulate
 from typing import BinaryIO, NamedTuple
 
 from callsheet.report.humanize import plural
@@ -125,7 +127,14 @@ class LineReader:
             The lines, of one that is too long only the start; the sizes of those, by index; and whether the
             last one has no newline.
         """
-        lines: list[bytes] = []
+        if len(data := self._file.read(MAX_BYTES + 1)) <= MAX_BYTES:  # that is all there is
+            *lines, rest = data.split(b"\n", limit)
+            if len(lines) == limit:
+                self._file.seek(-len(rest), os.SEEK_CUR)
+                rest = b""
+            return [*lines, rest] if rest else lines, {}, rest != b""
+        self._file.seek(-len(data), os.SEEK_CUR)
+        lines = list[bytes]()
         sizes: dict[int, int] = {}
         room, piece = MAX_BYTES, b"\n"
         while len(lines) < limit and room >= 0 and (start := self._file.readline(_KEEP)):
@@ -146,23 +155,21 @@ class LineReader:
     ) -> LineRange:
         data = b"\n".join(lines)
         codec = self._codec or codec_of(data)
-        texts: list[str] = []
-        room, windows = MAX_BYTES, 0
-        for text in presentable(data.decode(codec.name, "surrogateescape")).split("\n"):
-            at, shown = len(texts), text.removesuffix("\r")
-            if len(shown) > MAX_LINE:
-                kept = lines[at].decode(codec.name, "surrogateescape")[:MAX_LINE]
-                size = sizes[at] if at in sizes else len(lines[at])
-                left = size - len(kept.encode(codec.name, "surrogateescape"))
-                sizes[at] = size
-                shown = f"{shown[:MAX_LINE]}… [{left:,} more bytes in this line]"
-            shown = f"{first + at}→{shown}"
-            room -= len(shown.encode()) + 1
-            if room < 0 and texts:
-                break
-            texts.append(shown)
-            windows += text.endswith("\r")
-        count = len(texts)
+        text = presentable(data.decode(codec.name, "surrogateescape"))
+        shown = text.replace("\r\n", "\n").removesuffix("\r").split("\n")
+        for at in [at for at, line in enumerate(shown) if len(line) > MAX_LINE]:
+            kept = lines[at].decode(codec.name, "surrogateescape")[:MAX_LINE]
+            size = sizes.setdefault(at, len(lines[at]))
+            left = size - len(kept.encode(codec.name, "surrogateescape"))
+            shown[at] = f"{shown[at][:MAX_LINE]}… [{left:,} more bytes in this line]"
+        shown = [f"{number}→{line}" for number, line in enumerate(shown, first)]
+        text = "\n".join(shown)
+        count = len(shown)
+        if len(text.encode()) >= MAX_BYTES:
+            ends = list(accumulate(len(line.encode()) + 1 for line in shown))
+            count = max(1, bisect(ends, MAX_BYTES))
+            text = "\n".join(shown[:count])
+        windows = sum(line.endswith(b"\r") for line in lines[:count]) if b"\r" in data else 0
         total: int | None = first - 1 + len(lines)
         more = self._file.read(1)
         if more:
@@ -174,7 +181,7 @@ class LineReader:
         if ends_open:  # what is behind the last newline has no ending
             windows -= lines[-1].endswith(b"\r")
         return LineRange(
-            text="\n".join(texts),
+            text=text,
             first=first,
             lines=count,
             total=total,

@@ -11,6 +11,8 @@ import codecs
 import re
 from typing import NamedTuple
 
+from callsheet.report.patterns import lazy
+
 BINARY_HEAD = 8192
 """A NUL among so many first bytes makes a file binary, as it does for git and ripgrep."""
 
@@ -25,8 +27,8 @@ _IMAGES = (
     (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
     (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
 )
-_ESCAPED = re.compile("[\udc80-\udcff]")
-_SURROGATES = re.compile("[\ud800-\udfff]")
+_ESCAPED = lazy("[\udc80-\udcff]")
+_SURROGATES = lazy("[\ud800-\udfff]")
 
 
 class Unencodable(ValueError):

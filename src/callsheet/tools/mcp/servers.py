@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from callsheet.report.patterns import lazy
 from callsheet.tools.errors import IOFailed
 from callsheet.tools.mcp.config import InvalidServer, McpServer, NotDelivered, ServerFault
 
@@ -33,7 +34,7 @@ LONGEST = 64
 Pair: TypeAlias = tuple[str, str]
 """A server's name and a tool's, as the server lists it."""
 
-_STRANGE = re.compile(r"[^A-Za-z0-9_-]")
+_STRANGE = lazy(r"[^A-Za-z0-9_-]")
 
 
 def plain_name(server: str, tool: str) -> str:

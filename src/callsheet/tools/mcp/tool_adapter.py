@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -24,6 +23,7 @@ from callsheet.describe.classify import reading_kind
 from callsheet.report.content import ToolCallContent
 from callsheet.report.errors import InvalidContent
 from callsheet.report.json import JsonObject
+from callsheet.report.patterns import lazy
 from callsheet.tools.errors import ExecutionFailed
 from callsheet.tools.tool import Tool
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from callsheet.tools.session import Call
 
 
-_LINE = re.compile(r"L?(\d{1,9})\b")
+_LINE = lazy(r"L?(\d{1,9})\b")
 
 
 def _why_not(schema: JsonObject) -> str:

@@ -12,9 +12,10 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
+from callsheet.report.patterns import lazy
 from callsheet.tools.errors import InvalidArguments
 
-_TOKEN = re.compile(
+_TOKEN = lazy(
     r"(?P<deep>(?<![^/{,])\*\*/)|(?P<all>(?<![^/{,])\*\*(?=[,}]|$))|(?P<star>\*+)|(?P<one>\?)"
     r"|\[(?P<negated>[!^]?)(?P<inside>\]?[^\]]*)\]|\\(?P<escaped>.)|(?P<char>.)",
     re.DOTALL,

@@ -18,6 +18,7 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from callsheet.report.patterns import lazy
 from callsheet.tools.errors import InvalidArguments, ToolError
 from callsheet.tools.fs.dirfd import open_regular
 from callsheet.tools.invocation import in_thread
@@ -31,10 +32,10 @@ MAX_PATTERN = 10_000
 MAX_CHARACTERS = 60_000
 """Characters of an output, about."""
 
-_COUNT = re.compile(rb"([^\0]+)\0(\d+)\n")
-_LINE = re.compile(rb"([^\0]+)\0(\d+)(?::(\d+):|-)([^\n]*)\n")
-_CUT = re.compile(r" \[\.\.\. [^\]]+\]$")  # ripgrep's mark at the end of a line that it has cut
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_COUNT = lazy(rb"([^\0]+)\0(\d+)\n")
+_LINE = lazy(rb"([^\0]+)\0(\d+)(?::(\d+):|-)([^\n]*)\n")
+_CUT = lazy(r" \[\.\.\. [^\]]+\]$")  # ripgrep's mark at the end of a line that it has cut
+_CONTROL = lazy(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 _MAX_TEXT = 4 * MAX_WIDTH
 """Characters of a line; ripgrep counts graphemes, which may have any number of them."""

@@ -27,6 +27,7 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from callsheet.report.patterns import lazy
 from callsheet.tools.errors import ExecutionFailed, InvalidArguments
 from callsheet.tools.invocation import in_thread
 
@@ -46,7 +47,7 @@ _ALWAYS = (
 _IN_TREES = ("--glob=!.git", "--no-ignore-messages")
 _WITHOUT_REPOSITORY = ("--no-require-git", "--no-ignore-parent")
 
-_SIMPLE = re.compile(r"[\w.*?-]*(\{[\w.*?-]+(,[\w.*?-]+)*\})?[\w.*?-]*", re.ASCII)
+_SIMPLE = lazy(r"[\w.*?-]*(\{[\w.*?-]+(,[\w.*?-]+)*\})?[\w.*?-]*", re.ASCII)
 """A glob for names that ripgrep reads as we do."""
 
 MAX_WIDTH = 300

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from callsheet.report.patterns import lazy
 from callsheet.tools.files.text_encoding import image_type
 
 BodyKind: TypeAlias = Literal["html", "json", "text", "image", "binary"]
@@ -45,15 +46,13 @@ class FetchResponse(msgspec.Struct):
 
 # Kinds of bodies
 
-_TEXTUAL = re.compile(
+_TEXTUAL = lazy(
     r"text/.*|.*\+xml|application/(xml|javascript|ecmascript|x-javascript|yaml|x-yaml|toml|x-sh|sql|"
     r"x-www-form-urlencoded|graphql|x-ndjson|jsonl|x-httpd-php|rtf)"
 )
-_JSON = re.compile(r"(application|text)/(json|x-json)|.*\+json")
+_JSON = lazy(r"(application|text)/(json|x-json)|.*\+json")
 _HTML = ("text/html", "application/xhtml+xml")
-_LOOKS_LIKE_HTML = re.compile(
-    rb"\s*(<!--.*?-->\s*)*<(!doctype\s+html|html|head|body)\b", re.I | re.S
-)
+_LOOKS_LIKE_HTML = lazy(rb"\s*(<!--.*?-->\s*)*<(!doctype\s+html|html|head|body)\b", re.I | re.S)
 
 
 def kind_of(content_type: str, body: bytes) -> BodyKind:
@@ -95,7 +94,7 @@ def split_type(header: str) -> tuple[str, str | None]:
 
 # The encodings of the WHATWG, as Python names them. Others that it knows are no encodings of pages; some are
 # slow.
-_ENCODINGS = re.compile(
+_ENCODINGS = lazy(
     r"utf-(8|16(-[lb]e)?)|iso8859-\d+|cp(125\d|874|866|932|949)|koi8-[ru]|gb(2312|k|18030)|big5"
     r"|euc_(jp|kr)|iso2022_jp|shift_jis|mac-roman|ascii"
 )
@@ -108,8 +107,8 @@ _LARGER = {
     "gbk": "gb18030",
 }
 _MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
-_META = re.compile(rb"<meta\b[^>]{0,300}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]{1,40})", re.I)
-_XML = re.compile(rb"<\?xml\b[^>]{0,100}?encoding\s*=\s*[\"']([A-Za-z0-9_:.-]{1,40})", re.I)
+_META = lazy(rb"<meta\b[^>]{0,300}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]{1,40})", re.I)
+_XML = lazy(rb"<\?xml\b[^>]{0,100}?encoding\s*=\s*[\"']([A-Za-z0-9_:.-]{1,40})", re.I)
 
 
 def _codec(charset: str) -> str | None:

@@ -17,6 +17,8 @@ from html.parser import HTMLParser
 from typing import NamedTuple, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
+from callsheet.report.patterns import lazy
+
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -37,17 +39,17 @@ _AROUND = {"ul": "  ", "ol": "  ", "menu": "  ", "blockquote": "> "}
 _VOID = _names("area base br col embed frame hr img input link meta param source track wbr")
 # Elements that end without a tag of their own: where a hidden one ends is unknown, so none is hidden.
 _IMPLIED_END = _names("p li dt dd tr td th thead tbody tfoot option html body head")
-_HIDDEN = re.compile(r"(display\s*:\s*none|visibility\s*:\s*hidden)", re.I)
-_LANGUAGE = re.compile(r"(?:^|\s)(?:language|lang|highlight-source)-([A-Za-z0-9_+#-]{1,30})")
+_HIDDEN = lazy(r"(display\s*:\s*none|visibility\s*:\s*hidden)", re.I)
+_LANGUAGE = lazy(r"(?:^|\s)(?:language|lang|highlight-source)-([A-Za-z0-9_+#-]{1,30})")
 # What is not parsed as HTML inside: scripts and the like, comments, declarations. One that never ends takes
 # the whole rest, as in a browser. Nothing here goes back over what it has matched (`++`, `*+`).
-_UNPARSED = re.compile(
+_UNPARSED = lazy(
     r"<(script|style|textarea|iframe|noframes|noembed)\b(?:[^<]++|<(?!/\1\b))*+(?:</\1\b[^>]*+>?)?"
     r"|<!--(?:-?>|(?:[^-]++|-(?!->))*+(?:-->)?)"
     r"|<[!?][^>]*+>?",
     re.I,
 )
-_SPACE = re.compile(r"[ \t\n\r\f\v\u00a0]+")
+_SPACE = lazy(r"[ \t\n\r\f\v\u00a0]+")
 _BREAK = "\x00"  # where a line break stands while the line is made; no text has it
 _DEEPEST = 8
 """Levels of lists and quotes that are shown; each costs space on every line."""

@@ -12,7 +12,6 @@ that might be one. It never goes from https to http.
 from __future__ import annotations
 
 import asyncio
-import re
 import ssl
 from base64 import b64encode
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ import msgspec
 from httpx2 import URL
 
 from callsheet import __version__
+from callsheet.report.patterns import lazy
 from callsheet.tools.errors import (
     ExecutionFailed,
     InvalidArguments,
@@ -39,10 +39,10 @@ MAX_URL = 8192
 REDIRECTS = (301, 302, 303, 307, 308)
 
 _PORTS = {"http": 80, "https": 443}
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+_TOKEN = lazy(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_CONTROL = lazy(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 # These frame the message, or are set here.
-_OURS = re.compile(
+_OURS = lazy(
     r"accept-encoding|connection|content-length|expect|host|keep-alive|te|trailer|transfer-encoding|"
     r"upgrade|proxy-.*"
 )
