@@ -34,6 +34,7 @@ _R = TypeVar("_R", bound="Reader")
 
 _FIELDS = Head.__struct_fields__
 _HEAD = ", ".join(f"c.{name}" for name in _FIELDS)
+_CALL = f"{_HEAD}, c.key, c.payload"
 _REASONS = [reason.value for reason in Reason]
 
 LATEST = 2.5e11
@@ -172,7 +173,7 @@ class Reader(ABC):
     @guarded
     def calls(self, query: Query) -> list[StoredCall]:
         """Return the complete calls that a query selects, the newest first."""
-        return [self._call(row) for row in self._select(f"{_HEAD}, c.payload", query)]
+        return [self._call(row) for row in self._select(_CALL, query)]
 
     @guarded
     def count(self, query: Query) -> int:
@@ -188,16 +189,17 @@ class Reader(ABC):
         return self.db.fetch(sql, *where.values, query.limit)
 
     def _calls_where(self, condition: str, *values: Any) -> list[StoredCall]:
-        sql = f"SELECT {_HEAD}, c.payload FROM calls c WHERE {condition} ORDER BY 1, 2"
+        sql = f"SELECT {_CALL} FROM calls c WHERE {condition} ORDER BY 1, 2"
         return [self._call(row) for row in self.db.fetch(sql, *values)]
 
     def _call(self, row: Values) -> StoredCall:
         """Return a call. A damaged one comes with an explanation, so that the others are still shown."""
-        head = _head(row)
+        head, (key, payload) = _head(row), row[-2:]
         try:
-            return StoredCall(head, renamed(self.db.codec.decode(row[-1]), head.call_id))
+            record = renamed(self.db.codec.decode(payload), head.call_id)
         except StoreDamaged as exc:
-            return StoredCall(head, unreadable(head, str(exc)))
+            record = unreadable(head, str(exc))
+        return StoredCall(head, record, key)
 
     # Sessions
 
