@@ -149,8 +149,10 @@ async def _time_all(place: Path, pipe: int, rounds: int) -> Took:
                 records = await _records(name)
                 steps = floor.write(_rows(records, f"{name}{round_}"))
                 whole = await _keep(history, records, f"{name}{round_}")
+                indexing = await _index(history)  # now, lest its thread does it during what follows
                 lives = await _live(without, name), await _live(kept, name, live)
-                values = (*steps, sum(steps), whole, *lives, await _index(history))
+                await _index(live)
+                values = (*steps, sum(steps), whole, *lives, indexing)
                 if round_:  # the first one warms up
                     for column, value in zip(COLUMNS, values, strict=True):
                         columns[column].append(value)
