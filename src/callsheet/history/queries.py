@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -135,8 +134,8 @@ def guarded(
     return run
 
 
-class Reader(ABC):
-    """The part of a store that reads.
+class Reader:
+    """The part of a store that connects and reads.
 
     Args:
         database: The connection, not made yet.
@@ -147,10 +146,27 @@ class Reader(ABC):
         self.codec: Codec = database.codec
         self.url: str = database.url
         """Where the store is, without a password."""
+        self.is_open: bool = False
+        self._writes: bool = False
+        self._writer: str = ""
 
-    @abstractmethod
     def ensure_connected(self) -> None:
         """Connect again if the connection was lost. Raise `StoreUnavailable` if the store is not open."""
+        if not self.is_open:
+            raise StoreUnavailable("The history is not open.")
+        if not self.db.is_open:
+            self._connect()
+
+    def _connect(self) -> list[str]:
+        try:
+            news = self.db.connect(write=self._writes)
+            if self._writes:
+                self.db.hold(self._writer)
+        except Exception as exc:
+            error = self.db.error(exc)
+            self.db.close()
+            raise error from exc
+        return news
 
     def _where(self, query: Query) -> Conditions:
         """Return the conditions of a query. For a search, index what is not indexed yet."""
@@ -174,13 +190,6 @@ class Reader(ABC):
     def calls(self, query: Query) -> list[StoredCall]:
         """Return the complete calls that a query selects, the newest first."""
         return [self._call(row) for row in self._select(_CALL, query)]
-
-    @guarded
-    def count(self, query: Query) -> int:
-        """Return how many calls a query selects."""
-        where = self._where(query)
-        sql = f"SELECT count(*) FROM {where.source} WHERE {where}"
-        return self.db.fetch_value(sql, *where.values)
 
     def _select(self, what: str, query: Query) -> Sequence[Values]:
         where = self._where(query)

@@ -17,11 +17,10 @@ from secrets import token_hex
 from msgspec.structs import astuple
 
 from callsheet.history.call_records import WaitingCall, abandoned, possible_ids, to_rows
-from callsheet.history.database import Database
 from callsheet.history.queries import guarded
 from callsheet.history.retention import Upkeep
 from callsheet.history.rows import CallRow, MessageRow, SessionRow, StoredCall, WaitingRow
-from callsheet.history.store_errors import HistoryError, StoreDamaged, StoreUnavailable
+from callsheet.history.store_errors import HistoryError, StoreDamaged
 from callsheet.report.humanize import plural
 
 WIDE = 32
@@ -67,16 +66,7 @@ class Store(Upkeep):
     Methods raise `HistoryError`s. `StoreUnavailable` means that the operation may succeed later.
     `StoreDamaged` means that the store must be closed and opened again. A bare `HistoryError` of `write`
     means that the data to write is at fault: trying again would fail again.
-
-    Args:
-        database: The connection, not made yet.
     """
-
-    def __init__(self, database: Database) -> None:
-        super().__init__(database)
-        self._is_open: bool = False
-        self._writes: bool = False
-        self._writer: str = ""
 
     # Opening and closing
 
@@ -97,7 +87,7 @@ class Store(Upkeep):
         self._writer = f"{os.getpid()}-{token_hex(6)}"
         try:
             news = self._connect()
-            self._is_open = True
+            self.is_open = True
             closed = self.recover() if write else 0
         except BaseException as exc:
             if isinstance(exc, StoreDamaged):  # no question could be at fault instead
@@ -109,27 +99,9 @@ class Store(Upkeep):
             news.append(f"{plural(closed, *calls)} closed as abandoned.")
         return news
 
-    def _connect(self) -> list[str]:
-        try:
-            news = self.db.connect(write=self._writes)
-            if self._writes:
-                self.db.hold(self._writer)
-        except Exception as exc:
-            error = self.db.error(exc)
-            self.db.close()
-            raise error from exc
-        return news
-
-    def ensure_connected(self) -> None:
-        """Connect again if the connection was lost. Raise `StoreUnavailable` if the store is not open."""
-        if not self._is_open:
-            raise StoreUnavailable("The history is not open.")
-        if not self.db.is_open:
-            self._connect()
-
     def close(self) -> None:
         """Close the store."""
-        self._is_open = False
+        self.is_open = False
         self.db.close()
 
     # An open call belongs to a process, which holds a lock. When that is gone, nobody will end the call

@@ -101,7 +101,6 @@ class Writer:
         self._notify_users: Callable[[str], None] = notify
         self._forget_spills: Callable[[list[str]], object] | None = forget_spills
         self._most: int = BATCH_ROWS
-        self._is_open: bool = False
         self._is_hopeless: bool = False
         self._has_taken_over: bool = False
         self._notified: set[str] = set()
@@ -205,10 +204,9 @@ class Writer:
         """Open the store, if it is not open."""
         if self._is_hopeless:
             raise StoreUnavailable(self.health.problem or "The history can't be used.")
-        if not self._is_open:
+        if not self.store.is_open:
             for news in self.store.open():
                 self._notify(news)
-            self._is_open = True
         if not self._has_taken_over:
             self._take_over()
             self._has_taken_over = True
@@ -244,7 +242,7 @@ class Writer:
         """Close the store. A damaged one is set aside when it is opened again."""
         with suppress(Exception):
             self.store.close()
-        self._is_open, self._pruning = False, None
+        self._pruning = None
 
     # The spool
 
@@ -348,7 +346,7 @@ class Writer:
 
     def upkeep(self) -> bool:
         """Do a little of what can be done when there is time. Return whether there is more."""
-        if not self._is_open:
+        if not self.store.is_open:
             return False
         try:
             if self.store.index():

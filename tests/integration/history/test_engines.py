@@ -312,7 +312,7 @@ async def test_what_goes_for_a_limit_of_bytes_is_reported_beforehand(store: Stor
     limit = full.least + (full.used - full.least) // 2
     told = (store.fill(limit)).surplus
     pruned(store, Retention(max_bytes=limit))
-    gone = 100 - store.count(Query())
+    gone = 100 - store.stats(Query()).calls
     assert 40 <= gone <= 70
     assert abs(told - gone) <= 10
 
@@ -332,8 +332,8 @@ async def test_figures_of_some_calls_are_of_their_sessions_and_their_texts(store
     ]  # fmt: skip
     assert every.stored > bash.stored > 10_000 > read.stored > none.stored == 0
     assert none.file_bytes == every.file_bytes > 0
-    assert store.count(Query(tool="bash")) == 2
-    assert store.count(Query(search="make")) == 3
+    assert store.stats(Query(tool="bash")).calls == 2
+    assert store.stats(Query(search="make")).calls == 3
 
 
 # Opening
