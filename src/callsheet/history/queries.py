@@ -13,7 +13,6 @@ from callsheet.history.call_records import column_text, renamed, run_of, unreada
 from callsheet.history.codec import Codec
 from callsheet.history.database import Database, Values
 from callsheet.history.rows import (
-    Fill,
     Head,
     Query,
     Stats,
@@ -337,11 +336,6 @@ class Reader:
             newest=max((_time(row[8]) for row in rows), default=None),
             tools=tools,
         )
-
-    @guarded
-    def fill(self, limit: int) -> Fill:
-        """Return how full the store is, and how many calls must go to meet a limit of bytes."""
-        return self.db.fill(limit)
 
 
 def _head(row: Values) -> Head:
