@@ -81,10 +81,13 @@ class Codec:
 
     def compress(self, texts: Sequence[bytes]) -> list[bytes]:
         """Return the payloads for the JSON of some records."""
+        small = [one for one in texts if len(one) <= SMALL]
         with self._compressing:
-            small = iter(_compress_all(self._small, [one for one in texts if len(one) <= SMALL]))
+            if len(small) == len(texts):  # nearly always
+                return _compress_all(self._small, small)
+            some = iter(_compress_all(self._small, small))
             large = iter(_compress_all(self._large, [one for one in texts if len(one) > SMALL]))
-        return [next(small if len(one) <= SMALL else large) for one in texts]
+        return [next(some if len(one) <= SMALL else large) for one in texts]
 
     def decompress(self, payload: bytes) -> bytes:
         """Return a payload's JSON. Raise `StoreDamaged` if it can't be read."""

@@ -88,7 +88,8 @@ class SessionLog:
         """Do nothing: the history stays open for other sessions."""
 
     def _take(self, record: CallRecord, now: float) -> None:
-        row, call_id, is_final = self._row, record.report.tool_call_id, record.report.is_final
+        row, report = self._row, record.report
+        call_id, is_final = report.tool_call_id, report.status.is_final
         first = self._open.get(call_id)
         if first is None:
             began = self._ended.get(call_id)
