@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from callsheet.history import sqlite_file
-from callsheet.history.call_records import WaitingCall
+from callsheet.history.call_records import WaitingCall, to_rows
 from callsheet.history.codec import Codec, as_json_bytes
-from callsheet.history.rows import Query, RowBatch, SessionRow
+from callsheet.history.rows import Query, SessionRow, WaitingRow
 from callsheet.history.sqlite import SqliteDatabase
 from callsheet.history.store import Store
 from callsheet.history.writer import BATCH_ROWS
@@ -80,7 +80,10 @@ def _measure(place: Path, made: list[mix.Template], calls: int) -> Subject:
 
 def _others(made: list[mix.Template], pick: random.Random) -> list[WaitingCall]:
     """Return calls to be written and read again."""
-    return [replace(call, session_id="checked") for call in mix.waiting(made, BATCH_ROWS, pick)]
+    return [
+        replace(call, session=SessionRow(session_id="checked"))
+        for call in mix.waiting(made, BATCH_ROWS, pick)
+    ]
 
 
 def _check(ingest: Ingest, calls: list[WaitingCall], expected: int) -> None:
@@ -261,22 +264,15 @@ class Ingest:
             self.floor.write([(*row[:-2], payload, row[-1]) for row, payload in made])
         self.costs[FLOOR].append(_since(begun))
 
-    def write(self, calls: list[WaitingCall]) -> RowBatch:
+    def write(self, calls: list[WaitingCall]) -> list[WaitingRow]:
         """Do what the history's thread does. Return what was written."""
-        keys = dict.fromkeys(call.session_id for call in calls)
-        sessions = {key: SessionRow(session_id=key) for key in keys}
-        rows = [call.to_row() for call in calls]
-        payloads = self._codec.compress([row.payload for row in rows])
-        for row, payload in zip(rows, payloads, strict=True):
-            row.payload = payload
-        waiting = {(row.session_id, row.key): (sessions[row.session_id], row) for row in rows}
-        batch = RowBatch.of(waiting.values())
+        batch = to_rows(calls, self._codec)
         self.store.write(batch)
         return batch
 
-    def _count(self, written: list[RowBatch]) -> None:
+    def _count(self, written: list[list[WaitingRow]]) -> None:
         for batch in written:
-            for row in batch.calls:
+            for _, row in batch:
                 found = next(at for at, limit in enumerate(CLASSES) if row.size <= limit)
                 for column, more in enumerate((1, row.size, len(row.payload))):
                     self.classes[found][column] += more
@@ -294,7 +290,7 @@ def _row(call: WaitingCall) -> tuple[Any, ...]:
     report, data = call.record.report, as_json_bytes(call.record)
     notes = report.notes
     return (
-        call.session_id, report.tool_call_id, call.position, report.name, report.title or report.name,
+        call.session.session_id, report.tool_call_id, call.position, report.name, report.title or report.name,
         str(report.kind), report.status.value, notes.get("reason"), call.at, call.updated_at,
         notes.get("durationMs"), len(data), data, report.tool_call_id,
     )  # fmt: skip

@@ -26,7 +26,8 @@ from typing import Any
 from msgspec.structs import replace
 from tests.support.postgres import Server, programs
 
-from callsheet.history.rows import CallRow, Query, RowBatch, SessionRow
+from callsheet.history.call_records import to_rows
+from callsheet.history.rows import CallRow, Query, SessionRow
 from callsheet.history.store import Store
 from callsheet.history.url import file_of, store_at
 from callsheet.runtime.clock import new_call_id
@@ -135,19 +136,16 @@ def _fill(store: Store, made: list[mix.Template], size: int) -> list[tuple[str, 
     """Fill a store. Gives session and id of some calls from all over it."""
     pick = random.Random(size)
     calls = mix.waiting(made, len(made), pick)
-    packed = [row for row in (call.to_row() for call in calls) if row.size < LARGE]
-    for row, payload in zip(
-        packed, store.codec.compress([row.payload for row in packed]), strict=True
-    ):
-        row.payload = payload
+    rows = to_rows(calls, store.codec)
+    packed = [row for _, row in rows if isinstance(row, CallRow) and row.size < LARGE]
     wanted, ids = set(pick.sample(range(size), min(size, ASKED))), list[tuple[str, str]]()
     for start in range(0, size, BATCH):
         rows = list(_rows(packed, start, min(size, start + BATCH)))
-        sessions = [
-            SessionRow(session_id=key, updated_at=rows[-1].at)
-            for key in dict.fromkeys(row.session_id for row in rows)
-        ]
-        store.write(RowBatch(sessions=sessions, calls=rows))
+        sessions = {
+            row.session_id: SessionRow(session_id=row.session_id, updated_at=rows[-1].at)
+            for row in rows
+        }
+        store.write([(sessions[row.session_id], row) for row in rows])
         ids += [(row.session_id, row.call_id) for at, row in enumerate(rows, start) if at in wanted]
     pick.shuffle(ids)
     return ids

@@ -26,6 +26,7 @@ from callsheet import Session
 from callsheet.acp.peer import Peer
 from callsheet.history.call_records import WaitingCall
 from callsheet.history.codec import as_json_bytes, record_of
+from callsheet.history.rows import SessionRow
 from callsheet.report.terminal import CallRecord
 from callsheet.runtime.clock import new_call_id
 from callsheet.runtime.sanitizer import GuardSettings
@@ -228,4 +229,5 @@ def waiting(made: Sequence[Template], count: int, pick: random.Random) -> Iterat
     for number in range(count):
         at = START + number * 0.7
         record = made[number % len(made)].record(pick, at)
-        yield WaitingCall(f"sess_{number // 100:08}", number % 100, at, at + 0.4, record)
+        session = SessionRow(session_id=f"sess_{number // 100:08}")
+        yield WaitingCall(session, number % 100, at, at + 0.4, record)

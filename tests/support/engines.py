@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from callsheet.history import Query, Store, store_at
-from callsheet.history.call_records import WaitingCall, WaitingMessage
+from callsheet.history.call_records import WaitingCall, WaitingMessage, to_rows
 from callsheet.history.codec import Codec
-from callsheet.history.rows import RowBatch, SessionRow
+from callsheet.history.rows import SessionRow, WaitingRow
 from callsheet.report.content import TextContent
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
@@ -72,29 +72,26 @@ def call(number: int, text: str = "done", **told: Any) -> WaitingCall:
         raw_input={"command": command},
         meta={"callsheet": notes},
     )
-    return WaitingCall(session, number, at, at + 1, CallRecord(report))
+    return WaitingCall(_session(session, at), number, at, at + 1, CallRecord(report))
 
 
 def message(number: int, text: str, session: str = "s1") -> WaitingMessage:
     """Return a message as a session's log has it."""
     blocks = ({"type": "text", "text": text},)
-    return WaitingMessage(session, f"msg_{number}", 0, number, "agent", NOON + number, blocks)
+    return WaitingMessage(
+        _session(session, NOON + number), f"msg_{number}", 0, number, "agent", NOON + number, blocks
+    )
 
 
-def batch(items: Iterable[WaitingCall | WaitingMessage], codec: Codec | None = None) -> RowBatch:
+def batch(
+    items: Iterable[WaitingCall | WaitingMessage], codec: Codec | None = None
+) -> list[WaitingRow]:
     """Return what is written for these."""
-    made, codec = RowBatch(), codec or Codec()
-    sessions: dict[str, SessionRow] = {}
-    for item in items:
-        row = item.to_row()
-        (row.payload,) = codec.compress([row.payload])
-        (made.calls if isinstance(item, WaitingCall) else made.messages).append(row)  # pyright: ignore[reportArgumentType]
-        key = item.session_id
-        sessions[key] = SessionRow(
-            session_id=key, cwd="/code", title=key, created_at=NOON, updated_at=item.at
-        )
-    made.sessions = list(sessions.values())
-    return made
+    return to_rows(list(items), codec or Codec())
+
+
+def _session(key: str, used: float) -> SessionRow:
+    return SessionRow(session_id=key, cwd="/code", title=key, created_at=NOON, updated_at=used)
 
 
 def ids(store: Store, **query: Any) -> list[str]:

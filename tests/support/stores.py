@@ -16,9 +16,9 @@ from hypothesis import settings
 import callsheet.cli
 from callsheet import Session, ToolCallReport
 from callsheet.history import History, HistoryError, Pruned, Retention
-from callsheet.history.call_records import WaitingCall, WaitingMessage
+from callsheet.history.call_records import WaitingCall, WaitingMessage, to_rows
 from callsheet.history.codec import Codec
-from callsheet.history.rows import RowBatch, SessionRow
+from callsheet.history.rows import SessionRow, WaitingRow
 from callsheet.history.sqlite import SqliteDatabase
 from callsheet.history.store import Store
 from callsheet.limits.limits import Limits
@@ -76,7 +76,7 @@ def call(
     call_id: str, *, session: str = "s", at: float = NOW, position: int = 0, **fields: Any
 ) -> WaitingCall:
     record = fields.pop("record", None) or CallRecord(report(call_id, **fields))
-    return WaitingCall(session, position, at, at + 1, record)
+    return WaitingCall(SessionRow(session_id=session), position, at, at + 1, record)
 
 
 def message(
@@ -90,27 +90,24 @@ def message(
     kind: str = "agent",
 ) -> WaitingMessage:
     return WaitingMessage(
-        session, message_id, part, position, kind, at, ({"type": "text", "text": text},)
+        SessionRow(session_id=session),
+        message_id,
+        part,
+        position,
+        kind,
+        at,
+        ({"type": "text", "text": text},),
     )
 
 
-def batch(codec: Codec, *items: WaitingCall | WaitingMessage) -> RowBatch:
-    made = RowBatch()
-    for item in items:
-        row = item.to_row()
-        (row.payload,) = codec.compress([row.payload])
-        (made.calls if isinstance(item, WaitingCall) else made.messages).append(row)  # type: ignore[arg-type]
-    for key in dict.fromkeys(item.session_id for item in items):
-        times = [item.at for item in items if item.session_id == key]
-        made.sessions.append(
-            SessionRow(
-                session_id=key,
-                cwd=f"/{key}",
-                created_at=min(times),
-                updated_at=max(times),
-            )
+def batch(codec: Codec, *items: WaitingCall | WaitingMessage) -> list[WaitingRow]:
+    sessions: dict[str, SessionRow] = {}
+    for key in dict.fromkeys(item.session.session_id for item in items):
+        times = [item.at for item in items if item.session.session_id == key]
+        sessions[key] = SessionRow(
+            session_id=key, cwd=f"/{key}", created_at=min(times), updated_at=max(times)
         )
-    return made
+    return [(sessions[row.session_id], row) for _, row in to_rows(items, codec)]
 
 
 def keep(store: Store, *items: WaitingCall | WaitingMessage) -> None:

@@ -7,7 +7,7 @@ the columns of its row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any, TypeAlias
@@ -16,8 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callsheet.describe import Describer
-from callsheet.history.codec import as_json_bytes, blocks_as_json
-from callsheet.history.rows import CallRow, Head, MessageRow
+from callsheet.history.codec import Codec, as_json_bytes, blocks_as_json
+from callsheet.history.rows import CallRow, Head, MessageRow, SessionRow, WaitingRow
 from callsheet.report.content import TerminalContent, TextContent
 from callsheet.report.fields import foreign_kind
 from callsheet.report.json import JsonObject, is_list, is_object
@@ -29,31 +29,35 @@ from callsheet.report.terminal import CallRecord
 class WaitingCall(Struct, frozen=True, gc=False):
     """A state of a call that is to be written, and its position."""
 
-    session_id: str
+    session: SessionRow
     position: int
     at: float
     updated_at: float
     record: CallRecord
     key: str = ""
 
-    def to_row(self) -> CallRow:
-        """Return its row. The payload is still to be compressed."""
-        report, payload = self.record.report, as_json_bytes(self.record)
+    def to_json(self) -> bytes:
+        """Return what its payload holds, not compressed yet."""
+        return as_json_bytes(self.record)
+
+    def to_row(self, size: int, payload: bytes) -> CallRow:
+        """Return its row, with its payload, which takes so many bytes when it is not compressed."""
+        report = self.record.report
         notes, call_id = report.notes, column_text(report.tool_call_id)
         reason, duration = notes.get("reason"), notes.get("durationMs")
         return CallRow(
-            session_id=self.session_id,
+            session_id=self.session.session_id,
             call_id=call_id,
             position=self.position,
             name=column_text(report.name),
             title=column_text(report.title or report.name),
             kind=str(report.kind),
-            status=report.status.value,
+            status=str(report.status),
             reason=reason if isinstance(reason, str) else None,
             at=self.at,
             updated_at=self.updated_at,
             duration_ms=float(duration) if isinstance(duration, (int, float)) else None,
-            size=len(payload),
+            size=size,
             payload=payload,
             key=self.key or call_id,
         )
@@ -62,7 +66,7 @@ class WaitingCall(Struct, frozen=True, gc=False):
 class WaitingMessage(Struct, frozen=True, gc=False):
     """A part of a message that is to be written, and its position."""
 
-    session_id: str
+    session: SessionRow
     message_id: str
     part: int
     position: int
@@ -71,23 +75,39 @@ class WaitingMessage(Struct, frozen=True, gc=False):
     blocks: tuple[JsonObject, ...]
     key: str = ""
 
-    def to_row(self) -> MessageRow:
-        """Return its row. The payload is still to be compressed."""
-        payload, message_id = blocks_as_json(self.blocks), column_text(self.message_id)
+    def to_json(self) -> bytes:
+        """Return what its payload holds, not compressed yet."""
+        return blocks_as_json(self.blocks)
+
+    def to_row(self, size: int, payload: bytes) -> MessageRow:
+        """Return its row, with its payload, which takes so many bytes when it is not compressed."""
+        message_id = column_text(self.message_id)
         return MessageRow(
-            session_id=self.session_id,
+            session_id=self.session.session_id,
             message_id=message_id,
             part=self.part,
             position=self.position,
             kind=self.kind,
             at=self.at,
-            size=len(payload),
+            size=size,
             payload=payload,
             key=self.key or f"{message_id} {self.part}",
         )
 
 
 Waiting: TypeAlias = WaitingCall | WaitingMessage
+
+
+def to_rows(entries: Collection[Waiting], codec: Codec) -> list[WaitingRow]:
+    """Return the rows of entries, in their order. Raise any error if one of them can be no row."""
+    if any(one.position >> 63 for one in entries):
+        raise ValueError("a position is out of range")
+    texts = [one.to_json() for one in entries]
+    payloads = codec.compress(texts)
+    return [
+        (one.session, one.to_row(len(text), payload))
+        for one, text, payload in zip(entries, texts, payloads, strict=True)
+    ]
 
 
 def column_text(text: str) -> str:

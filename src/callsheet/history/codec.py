@@ -81,10 +81,13 @@ class Codec:
 
     def compress(self, texts: Sequence[bytes]) -> list[bytes]:
         """Return the payloads for the JSON of some records."""
+        small = [one for one in texts if len(one) <= SMALL]
         with self._compressing:
-            small = iter(_compress_all(self._small, [one for one in texts if len(one) <= SMALL]))
+            if len(small) == len(texts):  # nearly always
+                return _compress_all(self._small, small)
+            some = iter(_compress_all(self._small, small))
             large = iter(_compress_all(self._large, [one for one in texts if len(one) > SMALL]))
-        return [next(small if len(one) <= SMALL else large) for one in texts]
+        return [next(some if len(one) <= SMALL else large) for one in texts]
 
     def decompress(self, payload: bytes) -> bytes:
         """Return a payload's JSON. Raise `StoreDamaged` if it can't be read."""
@@ -152,7 +155,13 @@ def blocks_as_json(blocks: Sequence[JsonObject]) -> bytes:
 
 def as_json_bytes(record: CallRecord) -> bytes:
     """Return a record as the plain JSON of its payload."""
-    report, odd = _take_out_odd(record.report)
+    report, odd = record.report, EMPTY
+    if (
+        report.extra
+        or not _PROTOCOL_META.isdisjoint(report.meta)
+        or any(map(_is_odd, report.content))
+    ):
+        report, odd = _take_out_odd(report)
     body: JsonObject = {"call": v1.announce(report)}
     if record.terminals:
         body["terminals"] = [_encode_terminal(terminal) for terminal in record.terminals]
@@ -241,12 +250,12 @@ _CONTENT_TYPES: dict[str, type[ToolCallContent]] = {
 
 
 def _take_out_odd(report: ToolCallReport) -> tuple[ToolCallReport, JsonObject]:
-    """Return a report that v1 can express, and the rest of it: nearly always, nothing."""
+    """Return a report that v1 can express, and the rest of it."""
     odd: JsonObject = {}
     items = {
         str(place): [type(item).__name__, msgspec.to_builtins(item)]
         for place, item in enumerate(report.content)
-        if type(item) is not UnknownContent and _is_odd(item)
+        if _is_odd(item)
     }
     if items:
         odd["content"] = items
@@ -275,6 +284,8 @@ def _is_odd(item: Any) -> bool:
     """Return whether v1 would lose something of an item."""
     if type(item) is TextContent and item.annotations is item.meta is item.extra is item.outer:
         return False  # nearly always: all are None
+    if type(item) is UnknownContent:
+        return False
     if item.meta and NOTES in item.meta:
         return True
     if item.extra or (type(item) is DiffContent and item.patch is not None):

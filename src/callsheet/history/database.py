@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from callsheet.history.codec import Codec
-from callsheet.history.rows import Fill
 
 Values = Sequence[Any]
 IndexedCall = tuple[int, Sequence[str]]
@@ -174,8 +173,12 @@ class Database(ABC):
         """Return the bytes that the database takes on the disk."""
 
     @abstractmethod
-    def fill(self, limit: int) -> Fill:
-        """Return how full the database is, and how many calls must go to meet a limit of bytes."""
+    def used_bytes(self) -> int:
+        """Return how many of these bytes are in use."""
+
+    def empty_bytes(self) -> int:
+        """Return the bytes that are in use where there is no call."""
+        return 0
 
     def release(self) -> None:  # noqa: B027
         """Release the space of what was removed. A server does that by itself, with its autovacuum."""

@@ -146,24 +146,22 @@ class History:
 
     # For those who report
 
-    def put(self, entry: Waiting, session: SessionRow) -> None:
-        """Queue an entry to be written soon. A later one with the same key replaces it.
+    def put(self, entry: Waiting) -> None:
+        """Queue an entry to be written soon, while `lock` is held. A later one with its key replaces it.
 
         After the history has closed, the entry is only counted as lost.
         """
         writer = self._writer
-        with self.lock:
-            writer.put_count += 1
-            if self._is_closed:
-                self.health.lost += 1
-                return
-            writer.entries[entry.session_id, entry.key] = session, entry
-            if self._is_awake:
-                return
+        writer.put_count += 1
+        if self._is_closed:
+            self.health.lost += 1
+            return
+        writer.entries[entry.key] = entry
+        if not self._is_awake:
             self._is_awake = True
-        self._jobs.put(None)
-        if not self._start():
-            self._is_awake = False  # the next that is put tries again
+            self._jobs.put(None)
+            if not self._start():
+                self._is_awake = False  # the next that is put tries again
 
     async def flush(self, timeout: float = PATIENCE) -> bool:
         """Wait until everything so far is durable.

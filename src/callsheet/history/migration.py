@@ -24,7 +24,7 @@ import zstandard
 
 from callsheet.history.codec import Codec
 from callsheet.history.database import Database
-from callsheet.history.rows import RowBatch
+from callsheet.history.rows import WaitingRow
 from callsheet.history.sqlite_file import connection
 from callsheet.history.store_errors import StoreDamaged
 
@@ -143,18 +143,19 @@ def _with_texts(value: Any, old: Codec, find_blob: FindBlob) -> Any:
     return value
 
 
-def decode_old_batch(body: bytes) -> RowBatch:
-    """Return a batch that 0.1.0 could not write, and left in a file.
-
-    Raises:
-        MsgspecError: It is no batch.
-    """
+def decode_old_batch(body: bytes) -> list[WaitingRow]:
+    """Return the rows that 0.1.0 has left in a file. Raise a `MsgspecError` if it is no batch."""
     batch = msgspec.msgpack.decode(body, type=dict[str, Any])
+    codec, sessions = Codec(), dict[str, Any]()
     blobs = {blob["hash"]: blob["data"] for blob in batch.get("blobs", ())}
-    for session in batch.get("sessions", ()):
-        session["info"] = msgspec.json.decode(session["info"])
-    codec = Codec()
-    for row in (*batch.get("calls", ()), *batch.get("messages", ())):
-        row["key"] = row["call_id"] if "call_id" in row else f"{row['message_id']} {row['part']}"
+    for one in batch.get("sessions", ()):
+        sessions[one["session_id"]] = {**one, "info": msgspec.json.decode(one["info"])}
+    rows: list[dict[str, Any]]
+    rows = [{**row, "type": "call", "key": row["call_id"]} for row in batch.get("calls", ())]
+    rows += [
+        {**row, "type": "message", "key": f"{row['message_id']} {row['part']}"}
+        for row in batch.get("messages", ())
+    ]
+    for row in rows:
         row["payload"] = encoded_again(row["payload"], codec, blobs.get)
-    return msgspec.convert(batch, RowBatch)
+    return msgspec.convert([(sessions[row["session_id"]], row) for row in rows], list[WaitingRow])

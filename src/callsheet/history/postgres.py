@@ -25,7 +25,6 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from callsheet.history.database import Database, IndexedCall, Values, shared_tables
 from callsheet.history.migration import OLD, copy_rows
-from callsheet.history.rows import Fill
 from callsheet.history.store_errors import (
     BadUrl,
     HistoryError,
@@ -330,17 +329,10 @@ class PostgresDatabase(Database):
     def disk_bytes(self) -> int:
         return self.fetch_value(_BYTES)
 
-    def fill(self, limit: int) -> Fill:
+    def used_bytes(self) -> int:
         # Tables do not become smaller by what is removed, so what is in use is counted.
-        calls = used = 0
-        if self.disk_bytes() > limit:
-            for table in _SIZED:
-                sql = f"SELECT count(*), coalesce(sum(length(payload)), 0)::int8 FROM {table}"
-                ((calls, size),) = self.fetch(sql)  # calls are the last
-                used += size + ROW * calls
-        if used <= limit or not calls:
-            return Fill(used, 0, 0)
-        return Fill(used, 0, max(1, int(calls * (used - limit) / used)))
+        size = f"coalesce(sum(length(payload) + {ROW}), 0)::int8"
+        return sum(self.fetch_value(f"SELECT {size} FROM {table}") for table in _SIZED)
 
     def vacuum(self) -> None:
         self._script(f"VACUUM (FULL, ANALYZE) {_ALL}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -14,7 +13,6 @@ from callsheet.history.call_records import column_text, renamed, run_of, unreada
 from callsheet.history.codec import Codec
 from callsheet.history.database import Database, Values
 from callsheet.history.rows import (
-    Fill,
     Head,
     Query,
     Stats,
@@ -34,6 +32,7 @@ _R = TypeVar("_R", bound="Reader")
 
 _FIELDS = Head.__struct_fields__
 _HEAD = ", ".join(f"c.{name}" for name in _FIELDS)
+_CALL = f"{_HEAD}, c.key, c.payload"
 _REASONS = [reason.value for reason in Reason]
 
 LATEST = 2.5e11
@@ -134,8 +133,8 @@ def guarded(
     return run
 
 
-class Reader(ABC):
-    """The part of a store that reads.
+class Reader:
+    """The part of a store that connects and reads.
 
     Args:
         database: The connection, not made yet.
@@ -146,10 +145,27 @@ class Reader(ABC):
         self.codec: Codec = database.codec
         self.url: str = database.url
         """Where the store is, without a password."""
+        self.is_open: bool = False
+        self._writes: bool = False
+        self._writer: str = ""
 
-    @abstractmethod
     def ensure_connected(self) -> None:
         """Connect again if the connection was lost. Raise `StoreUnavailable` if the store is not open."""
+        if not self.is_open:
+            raise StoreUnavailable("The history is not open.")
+        if not self.db.is_open:
+            self._connect()
+
+    def _connect(self) -> list[str]:
+        try:
+            news = self.db.connect(write=self._writes)
+            if self._writes:
+                self.db.hold(self._writer)
+        except Exception as exc:
+            error = self.db.error(exc)
+            self.db.close()
+            raise error from exc
+        return news
 
     def _where(self, query: Query) -> Conditions:
         """Return the conditions of a query. For a search, index what is not indexed yet."""
@@ -172,14 +188,7 @@ class Reader(ABC):
     @guarded
     def calls(self, query: Query) -> list[StoredCall]:
         """Return the complete calls that a query selects, the newest first."""
-        return [self._call(row) for row in self._select(f"{_HEAD}, c.payload", query)]
-
-    @guarded
-    def count(self, query: Query) -> int:
-        """Return how many calls a query selects."""
-        where = self._where(query)
-        sql = f"SELECT count(*) FROM {where.source} WHERE {where}"
-        return self.db.fetch_value(sql, *where.values)
+        return [self._call(row) for row in self._select(_CALL, query)]
 
     def _select(self, what: str, query: Query) -> Sequence[Values]:
         where = self._where(query)
@@ -188,16 +197,17 @@ class Reader(ABC):
         return self.db.fetch(sql, *where.values, query.limit)
 
     def _calls_where(self, condition: str, *values: Any) -> list[StoredCall]:
-        sql = f"SELECT {_HEAD}, c.payload FROM calls c WHERE {condition} ORDER BY 1, 2"
+        sql = f"SELECT {_CALL} FROM calls c WHERE {condition} ORDER BY 1, 2"
         return [self._call(row) for row in self.db.fetch(sql, *values)]
 
     def _call(self, row: Values) -> StoredCall:
         """Return a call. A damaged one comes with an explanation, so that the others are still shown."""
-        head = _head(row)
+        head, (key, payload) = _head(row), row[-2:]
         try:
-            return StoredCall(head, renamed(self.db.codec.decode(row[-1]), head.call_id))
+            record = renamed(self.db.codec.decode(payload), head.call_id)
         except StoreDamaged as exc:
-            return StoredCall(head, unreadable(head, str(exc)))
+            record = unreadable(head, str(exc))
+        return StoredCall(head, record, key)
 
     # Sessions
 
@@ -326,11 +336,6 @@ class Reader(ABC):
             newest=max((_time(row[8]) for row in rows), default=None),
             tools=tools,
         )
-
-    @guarded
-    def fill(self, limit: int) -> Fill:
-        """Return how full the store is, and how many calls must go to meet a limit of bytes."""
-        return self.db.fill(limit)
 
 
 def _head(row: Values) -> Head:

@@ -17,7 +17,7 @@ from typing import Any
 from callsheet.history.call_records import column_text, spills_of
 from callsheet.history.database import Values
 from callsheet.history.queries import Reader, guarded
-from callsheet.history.rows import Pruned, Retention
+from callsheet.history.rows import Fill, Pruned, Retention
 from callsheet.history.search_text import index_words, words_of
 from callsheet.history.store_errors import StoreDamaged
 
@@ -41,6 +41,9 @@ DELETE FROM messages WHERE (session_id, key) IN (
 
 GAP = 7 * 86400.0
 """Seconds without an entry after which a clock may have jumped."""
+
+SPARE = 0.9
+"""Of the bytes that there may be, how many are used after something was removed."""
 
 EVERY = 1 << 62
 
@@ -103,10 +106,25 @@ class Upkeep(Reader):
             yield from self._remove_messages(known, most, keep.max_bytes)
         self.db.release()
 
+    @guarded
+    def fill(self, limit: int) -> Fill:
+        """Return how full the store is, and how many calls must go to meet a limit of bytes."""
+        return self._fill(limit)
+
+    def _fill(self, limit: int) -> Fill:
+        used, least = 0, self.db.empty_bytes()
+        if self.db.disk_bytes() > limit:  # else there is nothing to count
+            used = self.db.used_bytes()
+        if used <= limit:
+            return Fill(used, least, 0)
+        count = self.db.fetch_value("SELECT count(*) FROM calls")
+        share = (limit - least) / (used - least) if limit > least else 0.0
+        return Fill(used, least, count - int(count * SPARE * share))
+
     def _remove_bytes(self, limit: int, most: int) -> Steps:
         """Remove the oldest calls until a limit of bytes holds. How many these are is estimated each time."""
         is_smaller = True
-        while is_smaller and (surplus := self.db.fill(limit).surplus):
+        while is_smaller and (surplus := self._fill(limit).surplus):
             is_smaller = False
             for pruned in self._remove_calls(surplus, most):
                 is_smaller = True
@@ -178,7 +196,7 @@ class Upkeep(Reader):
 
         With a limit, stop as soon as the store takes no more bytes than that.
         """
-        while limit < 0 or self.db.fill(limit).used > limit:
+        while limit < 0 or self._fill(limit).used > limit:
             with self.db.transaction():
                 gone = self.db.fetch(_REMOVE_MESSAGES, before, most)
                 unused = self.db.fetch(

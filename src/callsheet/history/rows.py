@@ -12,7 +12,7 @@ A `payload` is compressed (see `codec`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -57,14 +57,14 @@ class Head(Struct, kw_only=True, gc=False):
         return self.status in ("pending", "in_progress", "paused")
 
 
-class CallRow(Head, kw_only=True, gc=False):
+class CallRow(Head, kw_only=True, gc=False, tag="call"):
     """A whole call."""
 
     payload: bytes
     key: str
 
 
-class MessageRow(Struct, kw_only=True, gc=False):
+class MessageRow(Struct, kw_only=True, gc=False, tag="message"):
     """A message: a user's, an agent's, a thought, or a plan.
 
     `kind` is `user`, `agent`, `thought` or `plan`. A long message has several parts.
@@ -85,32 +85,6 @@ WaitingRow = tuple[SessionRow, CallRow | MessageRow]
 """A row that is to be written, and the session that it belongs to."""
 
 
-class RowBatch(Struct):
-    """What is written at once: all of it, or nothing."""
-
-    sessions: list[SessionRow] = field(default_factory=list[SessionRow])
-    calls: list[CallRow] = field(default_factory=list[CallRow])
-    messages: list[MessageRow] = field(default_factory=list[MessageRow])
-
-    @classmethod
-    def of(cls, rows: Iterable[WaitingRow]) -> RowBatch:
-        """Return a batch of these rows, and their sessions."""
-        batch, sessions = cls(), dict[str, SessionRow]()
-        for session, row in rows:
-            sessions[row.session_id] = session
-            if isinstance(row, CallRow):
-                batch.calls.append(row)
-            else:
-                batch.messages.append(row)
-        batch.sessions = list(sessions.values())
-        return batch
-
-    def rows(self) -> list[WaitingRow]:
-        """Return the rows, each with its session."""
-        sessions = {one.session_id: one for one in self.sessions}
-        return [(sessions[row.session_id], row) for row in (*self.calls, *self.messages)]
-
-
 # What is read
 
 
@@ -119,6 +93,7 @@ class StoredCall(Struct):
 
     head: Head
     record: CallRecord
+    key: str = ""
 
     @property
     def position(self) -> int:

@@ -74,9 +74,10 @@ class SessionLog:
 
     def send(self, items: deque[Any]) -> None:
         """Queue records of calls to be stored."""
+        now = time.time()
         with self._history.lock:
             while items:
-                self._take(items.popleft(), time.time())
+                self._take(items.popleft(), now)
 
     def send_now(self, items: deque[Any], until: float) -> None:
         """Queue records of calls, and wait until they are durable; for the exit of a process."""
@@ -87,29 +88,31 @@ class SessionLog:
         """Do nothing: the history stays open for other sessions."""
 
     def _take(self, record: CallRecord, now: float) -> None:
-        report, row = record.report, self._row
-        key = report.tool_call_id
-        first = self._open.get(key)
+        row, report = self._row, record.report
+        call_id, is_final = report.tool_call_id, report.status.is_final
+        first = self._open.get(call_id)
         if first is None:
-            began = self._ended.get(key)
-            if report.status.is_final and began is not None and began == _began(record):
+            began = self._ended.get(call_id)
+            if is_final and began is not None and began == _began(record):
                 return  # it has ended, and is reported again
-            position, row_key = self._next_place()
-            first = WaitingCall(row.session_id, position, now, now, record, row_key)
-            self._open[key] = first
-        elif record.terminals:
-            record = _with_late(record, first.record)
-        if report.status.is_final:
-            self._open.pop(key, None)
-            self._ended.pop(key, None)
-            self._ended[key] = _began(record)
+            position, key = self._next_place()
+            entry = WaitingCall(row, position, now, now, record, key)
+            if not is_final:
+                self._open[call_id] = entry
+        else:
+            if record.terminals:
+                record = _with_late(record, first.record)
+            entry = WaitingCall(row, first.position, first.at, now, record, first.key)
+        if is_final:
+            self._open.pop(call_id, None)
+            self._ended.pop(call_id, None)
+            self._ended[call_id] = _began(record)
             if len(self._ended) > REMEMBERED:
                 del self._ended[next(iter(self._ended))]
-        elif key not in self._open:  # a signal's handler has ended it just now, within this
+        elif call_id not in self._open:  # a signal's handler has ended it just now, within this
             return
         row.updated_at = now
-        item = WaitingCall(row.session_id, first.position, first.at, now, record, first.key)
-        self._history.put(item, row)
+        self._history.put(entry)
 
     def _next_place(self) -> tuple[int, str]:
         """Return the next position, and the key of its row, which no other run of a log has."""
@@ -143,7 +146,7 @@ class SessionLog:
                     del self._parts[next(iter(self._parts))]
                 position, key = self._next_place()
                 message = WaitingMessage(
-                    self.session_id, message_id, part, position, kind, now, tuple(blocks), key
+                    self._row, message_id, part, position, kind, now, tuple(blocks), key
                 )
             self._message = message
             self._put(message, now)
@@ -155,7 +158,7 @@ class SessionLog:
             if self._plan is None or self._plan.message_id != message_id:
                 position, key = self._next_place()
                 self._plan = WaitingMessage(
-                    self.session_id, message_id, 0, position, "plan", now, (), key
+                    self._row, message_id, 0, position, "plan", now, (), key
                 )
             self._plan = replace(self._plan, blocks=tuple(entries))
             self._put(self._plan, now)
@@ -167,7 +170,7 @@ class SessionLog:
 
     def _put(self, message: WaitingMessage, now: float) -> None:
         self._row.updated_at = now
-        self._history.put(message, self._row)
+        self._history.put(message)
 
 
 def _began(record: CallRecord) -> object:

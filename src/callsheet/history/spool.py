@@ -21,7 +21,7 @@ from threading import RLock
 import msgspec
 
 from callsheet.history.migration import decode_old_batch
-from callsheet.history.rows import RowBatch, WaitingRow
+from callsheet.history.rows import WaitingRow
 from callsheet.history.sqlite_file import code_of, connection
 from callsheet.history.url import default_file
 
@@ -38,7 +38,7 @@ _OLD = (".left", ".taken")
 _PAGE = 4096
 _TABLE = """
 CREATE TABLE IF NOT EXISTS waiting (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT, key TEXT, batch BLOB, UNIQUE (session_id, key)
+    number INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT, key TEXT, row BLOB, UNIQUE (session_id, key)
 )
 """
 
@@ -57,7 +57,7 @@ class Spool:
     def append(self, rows: Iterable[WaitingRow]) -> None:
         """Put rows on the disk. Raise an error of SQLite or an `OSError` if none of them can be."""
         some = [
-            (row.session_id, row.key, msgspec.msgpack.encode(RowBatch.of([(session, row)])))
+            (row.session_id, row.key, msgspec.msgpack.encode((session, row)))
             for session, row in rows
         ]
         with self._lock:
@@ -65,7 +65,7 @@ class Spool:
             with db:  # all of them, or none
                 db.execute("BEGIN")
                 db.executemany(
-                    "INSERT OR REPLACE INTO waiting (session_id, key, batch) VALUES (?, ?, ?)", some
+                    "INSERT OR REPLACE INTO waiting (session_id, key, row) VALUES (?, ?, ?)", some
                 )
             self._recount(db)
 
@@ -75,9 +75,9 @@ class Spool:
             return {}
         with self._lock:
             found = self._db.execute(
-                "SELECT number, batch FROM waiting ORDER BY number LIMIT ?", [most]
+                "SELECT number, row FROM waiting ORDER BY number LIMIT ?", [most]
             ).fetchall()
-        return {number: _decode(data).rows()[0] for number, data in found}
+        return {number: _decode(data) for number, data in found}
 
     def remove(self, numbers: Iterable[int]) -> None:
         """Remove rows that are in the store. One that was replaced meanwhile has a new number, and stays."""
@@ -138,7 +138,7 @@ class Spool:
         raise OSError(f"no file in {place} can be locked")
 
 
-_decode = msgspec.msgpack.Decoder(RowBatch).decode
+_decode = msgspec.msgpack.Decoder(WaitingRow).decode
 
 
 def directory() -> Path:
@@ -164,7 +164,7 @@ def claimed(url: str, file: Path) -> Spool | None:
     """
     spool = Spool(url)
     if file.suffix in _OLD:
-        spool.append(decode_old_batch(file.read_bytes()).rows())
+        spool.append(decode_old_batch(file.read_bytes()))
         file.unlink(missing_ok=True)
         return spool
     return spool if spool.claim(file) else None

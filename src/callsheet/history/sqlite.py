@@ -18,7 +18,6 @@ from typing import Any
 from callsheet.history import sqlite_file
 from callsheet.history.database import Database, IndexedCall, Values
 from callsheet.history.migration import OLD, copy_rows, copy_to, remove_copy
-from callsheet.history.rows import Fill
 from callsheet.history.sqlite_file import OURS, TABLES, TRIGGERS, VERSION, FileId, id_of
 from callsheet.history.store_errors import (
     BadUrl,
@@ -36,9 +35,6 @@ FREED_PAGES = 25_000
 
 WAL_BYTES = 4 << 20
 """Bytes that the log of what was written may take beside the file, when it has been moved there."""
-
-SPARE = 0.9
-"""Of the bytes that there may be, how many are used after something was removed."""
 
 
 class SqliteDatabase(Database):
@@ -284,17 +280,14 @@ class SqliteDatabase(Database):
         wal = self.file.with_name(self.file.name + "-wal")
         return pages + (wal.stat().st_size if wal.exists() else 0)
 
-    def fill(self, limit: int) -> Fill:
-        size = self._pragma("page_size")
-        used = (self._pragma("page_count") - self._pragma("freelist_count")) * size
-        # Without a call, there is a page per table and index, and two in which SQLite notes where all is.
+    def used_bytes(self) -> int:
+        pages = self._pragma("page_count") - self._pragma("freelist_count")
+        return pages * self._pragma("page_size")
+
+    def empty_bytes(self) -> int:
+        # There is a page per table and index, and two in which SQLite notes where all is.
         trees = self.fetch_value("SELECT count(*) FROM sqlite_master WHERE rootpage > 0")
-        least = (trees + 2) * size
-        if used <= limit:
-            return Fill(used, least, 0)
-        count = self.fetch_value("SELECT count(*) FROM calls")
-        share = (limit - least) / (used - least) if limit > least else 0.0
-        return Fill(used, least, count - int(count * SPARE * share))
+        return (trees + 2) * self._pragma("page_size")
 
     def _pragma(self, name: str) -> int:
         return self.fetch_value(f"PRAGMA {name}")

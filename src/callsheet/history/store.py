@@ -16,12 +16,11 @@ from secrets import token_hex
 
 from msgspec.structs import astuple
 
-from callsheet.history.call_records import WaitingCall, abandoned, possible_ids
-from callsheet.history.database import Database
+from callsheet.history.call_records import WaitingCall, abandoned, possible_ids, to_rows
 from callsheet.history.queries import guarded
 from callsheet.history.retention import Upkeep
-from callsheet.history.rows import CallRow, RowBatch, StoredCall
-from callsheet.history.store_errors import HistoryError, StoreDamaged, StoreUnavailable
+from callsheet.history.rows import CallRow, MessageRow, SessionRow, StoredCall, WaitingRow
+from callsheet.history.store_errors import HistoryError, StoreDamaged
 from callsheet.report.humanize import plural
 
 WIDE = 32
@@ -67,16 +66,7 @@ class Store(Upkeep):
     Methods raise `HistoryError`s. `StoreUnavailable` means that the operation may succeed later.
     `StoreDamaged` means that the store must be closed and opened again. A bare `HistoryError` of `write`
     means that the data to write is at fault: trying again would fail again.
-
-    Args:
-        database: The connection, not made yet.
     """
-
-    def __init__(self, database: Database) -> None:
-        super().__init__(database)
-        self._is_open: bool = False
-        self._writes: bool = False
-        self._writer: str = ""
 
     # Opening and closing
 
@@ -97,7 +87,7 @@ class Store(Upkeep):
         self._writer = f"{os.getpid()}-{token_hex(6)}"
         try:
             news = self._connect()
-            self._is_open = True
+            self.is_open = True
             closed = self.recover() if write else 0
         except BaseException as exc:
             if isinstance(exc, StoreDamaged):  # no question could be at fault instead
@@ -109,27 +99,9 @@ class Store(Upkeep):
             news.append(f"{plural(closed, *calls)} closed as abandoned.")
         return news
 
-    def _connect(self) -> list[str]:
-        try:
-            news = self.db.connect(write=self._writes)
-            if self._writes:
-                self.db.hold(self._writer)
-        except Exception as exc:
-            error = self.db.error(exc)
-            self.db.close()
-            raise error from exc
-        return news
-
-    def ensure_connected(self) -> None:
-        """Connect again if the connection was lost. Raise `StoreUnavailable` if the store is not open."""
-        if not self._is_open:
-            raise StoreUnavailable("The history is not open.")
-        if not self.db.is_open:
-            self._connect()
-
     def close(self) -> None:
         """Close the store."""
-        self._is_open = False
+        self.is_open = False
         self.db.close()
 
     # An open call belongs to a process, which holds a lock. When that is gone, nobody will end the call
@@ -137,87 +109,67 @@ class Store(Upkeep):
     @guarded
     def recover(self) -> int:
         """Close the calls of processes that are gone as abandoned. Return how many there were."""
-        count = 0
+        ended: list[WaitingCall] = []
         with self.db.transaction():
             writers = self.db.fetch("SELECT DISTINCT writer FROM calls WHERE writer > ''")
             for key in sorted(key for (key,) in writers):
                 if key != self._writer and self.db.is_gone(key):
-                    for call in self._calls_where("c.writer = ?", key):
-                        count += self._abandon(call)
-        return count
+                    ended += map(self._abandoned, self._calls_where("c.writer = ?", key))
+            self._write_calls(_calls_of(to_rows(ended, self.codec)), self._writer)
+        return len(ended)
 
-    def _abandon(self, call: StoredCall) -> int:
-        head, session = call.head, self._session(call.head.session_id)
-        locale = session.info.get("locale") if session else None
-        record = abandoned(call.record, head.updated_at, locale)
-        row = WaitingCall(head.session_id, 0, head.at, head.updated_at, record).to_row()
-        (payload,) = self.codec.compress([row.payload])
-        closed = self.db.fetch(
-            "UPDATE calls SET status = ?, reason = ?, duration_ms = ?, writer = NULL, size = ?, payload = ? "
-            "WHERE session_id = ? AND call_id = ? AND writer IS NOT NULL RETURNING 1",
-            row.status,
-            row.reason,
-            row.duration_ms,
-            row.size,
-            payload,
-            head.session_id,
-            head.call_id,
-        )
-        return len(closed)
+    def _abandoned(self, call: StoredCall) -> WaitingCall:
+        head = call.head
+        session = self._session(head.session_id) or SessionRow(session_id=head.session_id)
+        record = abandoned(call.record, head.updated_at, session.info.get("locale"))
+        return WaitingCall(session, head.position, head.at, head.updated_at, record, call.key)
 
     # Writing
 
     @guarded
-    def write(self, batch: RowBatch, writer: str | None = None) -> None:
-        """Write all of a batch, or nothing. When this returns, the batch is durable.
+    def write(self, rows: Sequence[WaitingRow], writer: str | None = None) -> None:
+        """Write all of these rows, or none. When this returns, they are durable.
 
         Writing the same row again changes nothing. A call that has ended does not open again; one that was
         closed as abandoned by mistake gets its real end.
 
         Args:
-            batch: The rows. A call whose id is taken by another call of its session is renamed in it.
+            rows: The rows. A call whose id is taken by another call of its session is renamed in them.
             writer: The process that the open calls belong to. Default: this one.
         """
-        db, own_ids = self.db, [row.call_id for row in batch.calls]
+        calls = _calls_of(rows)
+        own_ids = [row.call_id for row in calls]
         for attempt in range(ATTEMPTS):
             try:
-                with db.transaction():
+                with self.db.transaction():
                     if attempt:
-                        self._rename(batch.calls, own_ids)
-                    self._write(batch, writer)
+                        self._rename(calls, own_ids)
+                    self._write(rows, writer)
             except (TypeError, ValueError, OverflowError) as exc:  # a value that no column takes
                 raise HistoryError(f"{type(exc).__name__}: {exc}") from exc
-            except db.conflict:  # an id that another call has, perhaps since a moment ago
+            except self.db.conflict:  # an id that another call has, perhaps since a moment ago
                 if attempt + 1 == ATTEMPTS:
                     raise
             else:
                 return
 
-    def _write(self, batch: RowBatch, writer: str | None) -> None:
+    def _write(self, rows: Sequence[WaitingRow], writer: str | None) -> None:
+        sessions = {row.session_id: session for session, row in rows}
         # All processes write sessions in the same order, so that two never deadlock.
-        sessions = sorted(batch.sessions, key=lambda row: row.session_id)
-        self.db.execute_many(
-            _SESSIONS,
-            [
-                (
-                    one.session_id,
-                    one.cwd,
-                    one.title,
-                    json.dumps(one.info),
-                    one.created_at,
-                    one.updated_at,
-                )
-                for one in sessions
-            ],
-        )
+        values = [
+            (key, row.cwd, row.title, json.dumps(row.info), row.created_at, row.updated_at)
+            for key, row in sorted(sessions.items())
+        ]
+        self.db.execute_many(_SESSIONS, values)
         self.db.hold(self._writer)
-        self._write_calls(batch.calls, writer or self._writer)
-        self.db.execute_many(_MESSAGES, [astuple(row) for row in batch.messages])
+        self._write_calls(_calls_of(rows), writer or self._writer)
+        messages = [astuple(row) for _, row in rows if isinstance(row, MessageRow)]
+        self.db.execute_many(_MESSAGES, messages)
 
     def _write_calls(self, calls: Sequence[CallRow], writer: str) -> None:
         values = [(*astuple(row), writer if row.is_open else None) for row in calls]
         # One statement can't write the same row twice.
-        is_unique = len({(row.session_id, row.key) for row in calls}) == len(calls)
+        is_unique = len({row.key for row in calls}) == len(calls)
         rest = len(values) % WIDE if is_unique else len(values)
         self.db.execute_many(_ONE_CALL, values[:rest])
         for begin in range(rest, len(values), WIDE):
@@ -235,3 +187,7 @@ class Store(Upkeep):
                 if taken.get(where, found or row.key) == row.key:
                     taken[where], row.call_id = row.key, name
                     break
+
+
+def _calls_of(rows: Sequence[WaitingRow]) -> list[CallRow]:
+    return [row for _, row in rows if isinstance(row, CallRow)]

@@ -120,6 +120,8 @@ def without_password(url: str) -> str:
     elif _SECRET.search(who):
         who = "…"
     place, question, options = where.partition("?")
+    if _SECRET.search(place):  # no URL, but libpq's `key=value`
+        return "…"
     shown = [one for one in options.split("&") if not _SECRET.search(one)]
     return f"{scheme}://{who}{sign}{place}" + (question + "&".join(shown) if any(shown) else "")
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from threading import RLock
 from typing import TypeVar
@@ -21,8 +21,8 @@ from typing import TypeVar
 from msgspec import MsgspecError, Struct
 
 from callsheet.history import spool
-from callsheet.history.call_records import Waiting
-from callsheet.history.rows import Pruned, Retention, RowBatch, SessionRow, WaitingRow
+from callsheet.history.call_records import Waiting, to_rows
+from callsheet.history.rows import Pruned, Retention, WaitingRow
 from callsheet.history.store import Store
 from callsheet.history.store_errors import (
     BadUrl,
@@ -37,9 +37,6 @@ from callsheet.history.url import store_at
 from callsheet.report.humanize import plural
 
 _T = TypeVar("_T")
-
-Key = tuple[str, str]
-"""The session and the key of a row."""
 
 BATCH_ROWS, BATCH_BYTES = 1000, 8 << 20
 """Rows that are written at once, and bytes of them."""
@@ -94,8 +91,9 @@ class Writer:
         self.store: Store = store_at(url)
         self.lock: RLock = RLock()
         self.busy: RLock = RLock()
-        self.entries: dict[Key, tuple[SessionRow, Waiting]] = {}
-        self.rows: dict[Key, WaitingRow] = {}
+        # By their keys, of which no other log has the same.
+        self.entries: dict[str, Waiting] = {}
+        self.rows: dict[str, WaitingRow] = {}
         self.put_count: int = 0
         self.durable: int = 0
         self._spool: spool.Spool = spool.Spool(self.store.url)
@@ -103,7 +101,6 @@ class Writer:
         self._notify_users: Callable[[str], None] = notify
         self._forget_spills: Callable[[list[str]], object] | None = forget_spills
         self._most: int = BATCH_ROWS
-        self._is_open: bool = False
         self._is_hopeless: bool = False
         self._has_taken_over: bool = False
         self._notified: set[str] = set()
@@ -141,20 +138,21 @@ class Writer:
             with self.lock:
                 entries, self.entries = self.entries, {}
                 count = self.put_count
-            made: dict[Key, WaitingRow] = {}
-            for key, (session, entry) in entries.items():
-                try:
-                    row = entry.to_row()
-                    if row.position >> 63:
-                        raise ValueError(f"no position is {row.position}")  # noqa: TRY301
-                    made[key] = session, row
-                except Exception as exc:  # noqa: BLE001 - whatever it is, the others are stored
-                    self._refused(exc)
-            payloads = self.store.codec.compress([row.payload for _, row in made.values()])
-            for (_, row), payload in zip(made.values(), payloads, strict=True):
-                row.payload = payload
-            self.rows |= made
+            self._add_rows(entries.values())
         return count
+
+    def _add_rows(self, entries: Collection[Waiting]) -> None:
+        """Make rows of entries. One that no row can be made of is found, and dropped."""
+        try:
+            rows = to_rows(entries, self.store.codec)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the others are stored
+            if len(entries) == 1:
+                self._refused(exc)
+            else:
+                for one in entries:
+                    self._add_rows([one])
+            return
+        self.rows.update({waiting[1].key: waiting for waiting in rows})
 
     def _set_durable(self, count: int) -> None:
         """Record that the first so many entries are durable."""
@@ -165,17 +163,17 @@ class Writer:
         """Write the rows that wait, in batches."""
         while self.rows:
             with self.busy:
-                some, size = dict[Key, WaitingRow](), 0
-                for key, waiting in self.rows.items():
-                    some[key] = waiting
+                some, size = list[WaitingRow](), 0
+                for waiting in self.rows.values():
+                    some.append(waiting)
                     size += len(waiting[1].payload)
                     if len(some) >= self._most or size >= BATCH_BYTES:
                         break
-            self._write(list(some.values()))
+            self._write(some)
             with self.busy:  # meanwhile, they may have been spooled, or have changed
-                for key, waiting in some.items():
-                    if self.rows.get(key) is waiting:
-                        del self.rows[key]
+                for waiting in some:
+                    if self.rows.get(waiting[1].key) is waiting:
+                        del self.rows[waiting[1].key]
 
     def _write_spool(self, some: spool.Spool, writer: str | None = None) -> None:
         """Write what was spooled, in order."""
@@ -187,7 +185,7 @@ class Writer:
     def _write(self, rows: Sequence[WaitingRow], writer: str | None = None) -> None:
         """Write rows at once. One that can't be written to any store is found, and dropped."""
         try:
-            self.store.write(RowBatch.of(rows), writer)
+            self.store.write(rows, writer)
         except HistoryError as exc:
             half = len(rows) // 2
             self._most = max(1, half)  # a store may have no time for so much
@@ -206,10 +204,9 @@ class Writer:
         """Open the store, if it is not open."""
         if self._is_hopeless:
             raise StoreUnavailable(self.health.problem or "The history can't be used.")
-        if not self._is_open:
+        if not self.store.is_open:
             for news in self.store.open():
                 self._notify(news)
-            self._is_open = True
         if not self._has_taken_over:
             self._take_over()
             self._has_taken_over = True
@@ -245,7 +242,7 @@ class Writer:
         """Close the store. A damaged one is set aside when it is opened again."""
         with suppress(Exception):
             self.store.close()
-        self._is_open, self._pruning = False, None
+        self._pruning = None
 
     # The spool
 
@@ -349,7 +346,7 @@ class Writer:
 
     def upkeep(self) -> bool:
         """Do a little of what can be done when there is time. Return whether there is more."""
-        if not self._is_open:
+        if not self.store.is_open:
             return False
         try:
             if self.store.index():

@@ -72,8 +72,7 @@ async def test_the_same_rows_again_change_nothing(store: Store) -> None:
     before = everything(store)
     store.write(given)
     assert everything(store) == before
-    twice = replace(given, calls=given.calls * 2, messages=given.messages * 2)
-    store.write(replace(twice, sessions=given.sessions * 2))
+    store.write(given * 2)
     assert everything(store) == before
 
 
@@ -90,7 +89,7 @@ def everything(store: Store) -> Any:
 async def test_a_session_keeps_its_name_and_reports_when_it_was_last_used(store: Store) -> None:
     store.write(batch([call(1)]))
     later = batch([call(2)])
-    later.sessions[0].title, later.sessions[0].cwd = "another", "/else"
+    later[0][0].title, later[0][0].cwd = "another", "/else"
     store.write(later)
     store.write(batch([call(3, at=NOON - 9, session="s1")]))
     found = store.session("s1")
@@ -313,7 +312,7 @@ async def test_what_goes_for_a_limit_of_bytes_is_reported_beforehand(store: Stor
     limit = full.least + (full.used - full.least) // 2
     told = (store.fill(limit)).surplus
     pruned(store, Retention(max_bytes=limit))
-    gone = 100 - store.count(Query())
+    gone = 100 - store.stats(Query()).calls
     assert 40 <= gone <= 70
     assert abs(told - gone) <= 10
 
@@ -333,8 +332,8 @@ async def test_figures_of_some_calls_are_of_their_sessions_and_their_texts(store
     ]  # fmt: skip
     assert every.stored > bash.stored > 10_000 > read.stored > none.stored == 0
     assert none.file_bytes == every.file_bytes > 0
-    assert store.count(Query(tool="bash")) == 2
-    assert store.count(Query(search="make")) == 3
+    assert store.stats(Query(tool="bash")).calls == 2
+    assert store.stats(Query(search="make")).calls == 3
 
 
 # Opening

@@ -585,7 +585,7 @@ async def test_a_store_that_has_no_time_for_much_gets_less_at_once(
     real = Store.write
 
     def slow(store: Store, batch: Any, writer: str | None = None) -> None:
-        if len(batch.calls) > 30:
+        if len(batch) > 30:
             raise StoreUnavailable("it does not answer")
         real(store, batch, writer)
 

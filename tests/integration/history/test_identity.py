@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import random
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,8 @@ from tests.support.tap_harness import line_of
 __all__ = ["database", "engine", "postgres", "store", "url"]
 
 OLD = TESTS / "data" / "history-0.1.0.sqlite.gz"
+BEFORE = TESTS / "data" / "history-3.sqlite.xz"
+BEFORE_REPLAYED = TESTS / "data" / "history-3.replay.jsonl.xz"
 OLD_TABLES = TESTS / "data" / "history-0.1.0.postgres.sql"
 IDS = ("call_0", "call_1", "0", "call_0~2", "a b", "ü")
 
@@ -265,6 +269,29 @@ def test_a_history_of_0_1_0_is_brought_up_to_date_without_loss(tmp_path: Path) -
         check_whole(made)
         assert made.timeline("s") == []
         assert len(made.timeline("other")) == 1
+
+
+def test_a_history_of_the_version_before_is_replayed_byte_for_byte(tmp_path: Path) -> None:
+    """It has 200 calls with texts, diffs, terminals and spill files, and what was said around them."""
+    (tmp_path / "history.sqlite").write_bytes(lzma.decompress(BEFORE.read_bytes()))
+    with store_in(tmp_path) as made:
+        found = b"".join(
+            line
+            for peer in (Peer(), Peer(terminals="meta"), Peer(version=2))
+            for session in sorted(one.session_id for one in made.sessions())
+            for line in replayed(made, session, peer)
+        )
+        assert found == lzma.decompress(BEFORE_REPLAYED.read_bytes())
+        assert len(made.heads(Query(search="connection refused", limit=500))) == 25
+        keep(made, call("more", session="sess_0000", text="connection refused"))
+        assert len(made.heads(Query(search="connection refused", limit=500))) == 26
+        check_whole(made)
+
+
+def replayed(store: Store, session: str, peer: Peer) -> Iterator[bytes]:
+    replay = Replay(session, peer)
+    for entry in store.timeline(session, limit=1000):
+        yield from replay.lines(entry)
 
 
 def test_a_migration_that_fails_changes_nothing_and_leaves_no_copy(

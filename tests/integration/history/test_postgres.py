@@ -374,7 +374,7 @@ async def test_without_its_driver_it_says_how_to_get_it(monkeypatch: pytest.Monk
 async def test_one_row_that_no_column_takes_is_reported_as_such(url: str) -> None:
     async with opened(url) as store:
         bad = batch([call(1)])
-        bad.calls[0].position = 1 << 70
+        bad[0][1].position = 1 << 70
         with pytest.raises(HistoryError) as caught:
             store.write(bad)
         assert type(caught.value) is HistoryError

@@ -19,7 +19,7 @@ import pytest
 
 from callsheet.history import History, Query, spool, store_at
 from callsheet.history import sqlite_file as opening
-from callsheet.history.rows import MessageRow, RowBatch, SessionRow
+from callsheet.history.rows import MessageRow, SessionRow, WaitingRow
 from tests.support.sizes import sized
 from tests.support.stores import (
     batch,
@@ -60,11 +60,11 @@ def files() -> list[Path]:
     return sorted(file for file in place.glob("*") if not file.name.endswith("-journal"))
 
 
-def left(url: str, *batches: RowBatch) -> Path:
+def left(url: str, *batches: list[WaitingRow]) -> Path:
     """Leave a spool, as a process does that was killed."""
     made = spool.Spool(store_at(url).url)
     for one in batches:
-        made.append(one.rows())
+        made.append(one)
     made.close()
     assert made.file is not None
     return made.file
@@ -179,13 +179,7 @@ async def test_one_that_can_not_be_kept_holds_up_nothing(tmp_path: Path) -> None
         key="m 0",
     )  # fmt: skip
     good = batch(store_at(url).codec, message("msg_1", "hello"), message("msg_2", "hello"))
-    left(
-        url,
-        RowBatch(
-            messages=[good.messages[0], bad, good.messages[1]],
-            sessions=[SessionRow(session_id="s")],
-        ),
-    )
+    left(url, [good[0], (SessionRow(session_id="s"), bad), good[1]])
     async with History(url, notify=said.append) as history:
         assert len(await history.ask(lambda store: store.timeline("s"))) == 2
     assert any("can't be kept" in text for text in said)
@@ -212,7 +206,7 @@ async def test_what_no_file_takes_holds_up_nothing_that_is_spooled(tmp_path: Pat
 async def test_what_a_living_process_has_spooled_is_left_to_it(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/h.sqlite"
     mine = spool.Spool(store_at(url).url)
-    mine.append(batch(store_at(url).codec, message("msg_1", "hello")).rows())
+    mine.append(batch(store_at(url).codec, message("msg_1", "hello")))
     async with History(url) as history:
         assert await history.ask(lambda store: store.timeline("s")) == []
     assert not spool.is_waiting(store_at(url).url)
@@ -290,12 +284,11 @@ def test_who_reads_finds_what_a_process_has_left(
 async def test_what_version_0_1_0_has_left_is_written(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/h.sqlite"
     made = batch(store_at(url).codec, call("c1"), message("msg_1", "hello", position=1))
-    old = msgspec.msgpack.decode(msgspec.msgpack.encode(made))
-    old["blobs"] = []
-    for session in old["sessions"]:
-        session["info"] = "{}"
-    for row in (*old["calls"], *old["messages"]):
-        del row["key"]
+    (session, one), (_, other) = msgspec.msgpack.decode(msgspec.msgpack.encode(made))
+    session["info"] = "{}"
+    for row in (one, other):
+        del row["key"], row["type"]
+    old = {"sessions": [session], "calls": [one], "messages": [other], "blobs": []}
     file = left(url, made)
     for ending in (".left", ".taken"):
         file.with_suffix(ending).write_bytes(msgspec.msgpack.encode(old))
@@ -313,10 +306,10 @@ async def test_it_is_for_its_owner_alone() -> None:
 def test_every_row_waits_once_in_its_last_state(data: Path) -> None:
     made, codec = spool.Spool("sqlite:///y"), store_at("sqlite:///y").codec
     for title in ("first", "second", "third"):
-        made.append(batch(codec, call("c1", title=title), message("m", "hello")).rows())
+        made.append(batch(codec, call("c1", title=title), message("m", "hello")))
     found = made.first(10)
     assert [row.title for _, row in found.values() if hasattr(row, "title")] == ["third"]
-    made.append(batch(codec, call("c1", title="fourth")).rows())
+    made.append(batch(codec, call("c1", title="fourth")))
     made.remove(found)  # what was read before is in the store now
     ((_, row),) = made.first(10).values()
     assert (row.title, made.count) == ("fourth", 1)  # type: ignore[union-attr]
@@ -329,9 +322,9 @@ def test_a_spool_that_is_full_takes_nothing_of_a_batch(
 ) -> None:
     monkeypatch.setattr(spool, "MOST", 50_000)
     made, codec = spool.Spool("sqlite:///y"), store_at("sqlite:///y").codec
-    made.append(batch(codec, call("c0")).rows())
+    made.append(batch(codec, call("c0")))
     many = [call(f"c{n}", text=random.Random(n).randbytes(500).hex()) for n in range(1, 200)]
     with pytest.raises(sqlite3.OperationalError, match="full"):
-        made.append(batch(codec, *many).rows())
+        made.append(batch(codec, *many))
     assert (made.count, len(made.first(1000))) == (1, 1)
     made.close()

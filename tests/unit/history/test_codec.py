@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from callsheet import ToolCallContent, ToolCallReport
 from callsheet.acp.codec import same
-from callsheet.history.call_records import WaitingCall
 from callsheet.history.codec import Codec, as_json_bytes
 from callsheet.history.store_errors import StoreDamaged
 from callsheet.report.content import DiffContent, FileChange, TerminalContent, TextContent
@@ -30,8 +29,7 @@ LARGE = 40_000
 
 
 def encode(record: CallRecord) -> bytes:
-    row = WaitingCall("s", 0, 0.0, 0.0, record).to_row()
-    return CODEC.compress([row.payload])[0]
+    return CODEC.compress([as_json_bytes(record)])[0]
 
 
 def assert_survives(record: CallRecord) -> None:

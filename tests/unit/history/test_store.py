@@ -101,7 +101,7 @@ def test_two_sessions_may_have_the_same_id_of_a_call(tmp_path: Path) -> None:
 def test_a_batch_is_written_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     with store_in(tmp_path) as store:
         made = batch(store.codec, call("c1"), call("c2"))
-        made.calls[1].payload = None  # type: ignore[assignment] # no row takes that
+        made[1][1].payload = None  # type: ignore[assignment] # no row takes that
         with pytest.raises(Exception, match="NOT NULL"):
             store.write(made)
         assert count(store, "calls") == count(store, "sessions") == 0

@@ -75,6 +75,7 @@ def test_no_password_is_ever_shown(
         f"{user}:{secret}@{host} password={secret}",
     ):
         assert SECRET not in without_password(url)
+    assert SECRET not in without_password(f"://{SECRET}@host password=//{SECRET}")
 
 
 def test_what_is_no_password_is_shown() -> None:

@@ -71,7 +71,8 @@ def _plan(store: Store, keep: Retention) -> Iterator[str]:
             days = f"{keep.max_age / 86400:g} days"
             over = duration_text(keep.max_age * 1000) if keep.max_age < 86400 else days
             yield f"{plural(old.calls - old.open, 'call')} older than {over}"
-    calls, running = store.count(Query()), store.count(Query(status="open"))
+    stats = store.stats(Query())
+    calls, running = stats.calls, stats.open
     if keep.max_calls is not None and (over := min(calls - keep.max_calls, calls - running)) > 0:
         yield f"{plural(over, 'call')} besides the newest {keep.max_calls:,}"
     if keep.max_bytes is not None:
