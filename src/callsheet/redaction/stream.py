@@ -26,7 +26,7 @@ from callsheet.redaction.matchers import LINE_BEGUN, RuleMatcher
 from callsheet.redaction.patterns import Gate, make_gate, simplified
 from callsheet.redaction.rules import OPEN
 from callsheet.redaction.scanner import Budget, Scanner
-from callsheet.redaction.spans import IDENTITY, OPENING, Marks, Span, mark_around
+from callsheet.redaction.spans import IDENTITY, OPENING, UNSEARCHED, Marks, Span, mark_around
 from callsheet.report.patterns import lazy
 
 HOLD = 16 * 1024
@@ -156,6 +156,7 @@ class StreamRedactor:
         self._done = 0  # so much of the data was passed on, and is only context
         self._marked = 0  # where the last secret ends of those that were marked
         self._is_half = False  # whether that was a token of which the rest is still to come
+        self._is_hidden = False  # whether that was what could not be looked at any more
         self._budget = Budget()
         self.count: int = 0
         """How many secrets were redacted so far."""
@@ -237,9 +238,13 @@ class StreamRedactor:
                 break
             if span.end > place:
                 parts.append(data[place : span.start])
-                if span.start >= self._marked:  # else it only goes on
+                is_hidden = span.rule == UNSEARCHED
+                if (
+                    span.start >= self._marked or is_hidden > self._is_hidden
+                ):  # else it only goes on
                     parts.append(self._marks.mark(span.rule, span.secret))
                     self.count += 1
+                self._is_hidden = is_hidden
                 place = self._marked = min(span.end, hold)
             if span.end >= hold:  # it may go on, and then what stands before it decides again
                 start = min(start, _context_start(data, span.start, CONTEXT))

@@ -210,6 +210,14 @@ def test_the_work_for_a_stream_grows_with_its_size_only(unit: bytes) -> None:
         assert places < 8 * len(data) / len(unit) * max(1, 400 / size), (size, places)
 
 
+def test_what_a_stream_hides_because_there_is_too_much_to_look_at_has_a_mark() -> None:
+    data = b"password=hunter22 and more words\n" * 400
+    out, count = fed(Redactor(marks=Marks()), [data[n : n + 20] for n in range(0, len(data), 20)])
+    assert b"hunter22" not in out
+    assert out.count(b"[redacted:unsearched") == 1, "the rest is hidden, and says so"
+    assert count == out.count(b"[redacted:")
+
+
 def test_a_pause_after_the_beginning_of_a_literal_shows_nothing_secret() -> None:
     stream = ALL.stream()
     assert stream.feed(b"see gh") + stream.flush() == b"see gh"
