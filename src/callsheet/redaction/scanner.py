@@ -44,7 +44,7 @@ from callsheet.redaction.spans import (
 FREE = 2048
 """Places that are looked at in any text, however short; and the most that can be saved up."""
 
-EVERY = 16_384
+EVERY = 512
 """Bytes that pay for one more place."""
 
 LEAST = 64

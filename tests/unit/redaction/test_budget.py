@@ -6,7 +6,12 @@ Work is counted in places that are looked at. `python -m tests.support.hostile` 
 
 from __future__ import annotations
 
+import argparse
+import inspect
 import random
+import textwrap
+import typing
+from types import ModuleType
 
 import pytest
 
@@ -47,6 +52,14 @@ def test_no_text_takes_more_work_than_its_size_allows(name: str) -> None:
     text = repeated(UNITS[name], SIZE)
     assert work_of(text) < MOST
     assert work_of(text, 16_384) < MOST
+
+
+@pytest.mark.parametrize("size", [1024, 4096, 16_384])
+@pytest.mark.parametrize("module", [argparse, textwrap, typing])
+def test_source_code_earns_more_than_looking_at_it_takes(module: ModuleType, size: int) -> None:
+    # Else, a long output of it would be hidden from some place on.
+    text = inspect.getsource(module)
+    assert work_of(text, size) < len(text) / EVERY
 
 
 @pytest.mark.parametrize("name", ODD)
