@@ -135,7 +135,7 @@ def _measure(
 def _fill(store: Store, made: list[mix.Template], size: int) -> list[tuple[str, str]]:
     """Fill a store. Gives session and id of some calls from all over it."""
     pick = random.Random(size)
-    calls = mix.waiting(made, len(made), pick)
+    calls = list(mix.waiting(made, len(made), pick))
     rows = to_rows(calls, store.codec)
     packed = [row for _, row in rows if isinstance(row, CallRow) and row.size < LARGE]
     wanted, ids = set(pick.sample(range(size), min(size, ASKED))), list[tuple[str, str]]()
