@@ -101,9 +101,8 @@ def _request_in(line: bytes) -> dict[str, Any] | None:
     import json
 
     try:
-        request: Any = json.loads(
-            line.decode(), parse_constant=int
-        )  # refuses NaN, which is no JSON
+        # NaN, which is no JSON, is refused by `int`.
+        request: Any = json.loads(line.decode(), parse_constant=int)
         is_request = request["jsonrpc"] == "2.0" and request["method"] == "initialize"
         key, wanted = request["id"], request["params"]["protocolVersion"]
     except (ValueError, LookupError, TypeError, RecursionError):

@@ -383,9 +383,8 @@ class Consumer:
         self._busy = False
         with self._session.lock:
             waited = self.queue.clear() + len(self._sending)
-            self._sending = (
-                deque()
-            )  # a new one: a shared pipe may be in the midst of the old one's lines
+            # A new one, since a shared pipe may be in the midst of the old one's lines.
+            self._sending = deque()
         self._not_any_more()
         if self._task is not None:
             self._task.cancel()
@@ -437,9 +436,8 @@ class Consumer:
                     self._sending, queue.lines = queue.lines, self._sending
                 lines = self._sending
                 before = len(lines)
-                if (
-                    send is not None
-                ):  # one that stores calls is asked also if nothing is left to send
+                # One that stores calls is asked also if nothing is left to send.
+                if send is not None:
                     send(lines, until)
                 elif lines:
                     _await_now(sink.send(lines), until)

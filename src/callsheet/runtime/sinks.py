@@ -66,9 +66,8 @@ class CallbackSink:
 
     def send(self, items: deque[Any]) -> Awaitable[None] | None:
         """Call with each line. A line whose call raises was not delivered."""
-        if (
-            self._is_async
-        ):  # called when it is awaited: nothing is begun that may be cancelled before
+        if self._is_async:
+            # It is called when this is awaited: nothing is begun that may be cancelled before.
             return self._rest(None, items)
         callback = self._callback
         while items:

@@ -130,7 +130,7 @@ def enter_call(call: Call) -> None:
 
 
 def leave_call() -> None:
-    """Give up the protection of the pipe for a tool that has ended."""
+    """Release the pipe that was protected for a tool that has ended."""
     global _users  # noqa: PLW0603
     with _lock:
         _users -= 1

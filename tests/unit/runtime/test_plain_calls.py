@@ -18,7 +18,7 @@ OPERATIONS: dict[str, Any] = {
     "title": lambda call: call.title("Another title"),
     "progress": lambda call: call.progress(1, 3),
     "show": lambda call: call.show("some text"),
-    "locate": lambda call: call.locate("/work/b.py", 3),
+    "locate": lambda call: call.locate("/home/dev/app/b.py", 3),
     "write": lambda call: call.write("output\n"),
     "raw": lambda call: call.update(raw_output={"rows": 3}),
     "meta": lambda call: call.update(meta={"vendor": 1}),
@@ -29,7 +29,7 @@ ENDS: dict[str, Any] = {
     "text": lambda call: call.succeed("done", raw={"content": "done", "lines": 1}),
     "nothing": lambda call: call.succeed(),
     "repeated": lambda call: call.succeed("x" * 100, raw={"content": "x" * 100}),
-    "diff": lambda call: call.succeed(ToolCallContent.diff("/work/a.py", "old\n", "new\n")),
+    "diff": lambda call: call.succeed(ToolCallContent.diff("/home/dev/app/a.py", "old\n", "new\n")),
     "terminal": lambda call: call.succeed(ToolCallContent.terminal("term_of_the_client")),
     "secret": lambda call: call.succeed("ghp_" + "a1B2c3D4e5F6" * 3),
     "large": lambda call: call.succeed("y" * 200_000, raw=["z"] * 30_000),
@@ -41,7 +41,7 @@ ENDS: dict[str, Any] = {
 }
 INPUTS: dict[str, Any] = {
     "none": (None, {}),
-    "path": ({"path": "/work/a.py", "limit": 20}, {}),
+    "path": ({"path": "/home/dev/app/a.py", "limit": 20}, {}),
     "secret": ({"token": "ghp_" + "a1B2c3D4e5F6" * 3}, {}),
     "alias": ({}, {"alias": "toolu_1", "meta": {"vendor": {"a": 1}}}),
     "kind": ({}, {"kind": "_deploy"}),
@@ -63,7 +63,7 @@ def test_plain_calls_are_sent_as_views_would_send_them(
     given, options = INPUTS[name]
 
     async def live() -> None:
-        session = Session("s", cwd="/work", sinks=[direct, compared], clock=FakeClock())
+        session = Session("s", cwd="/home/dev/app", sinks=[direct, compared], clock=FakeClock())
         async with session:
             assert [one.is_direct for one in session.consumers] == [True, False]
             async with session.call("read", given, **options) as call:
@@ -86,7 +86,7 @@ def test_plain_calls_are_sent_as_views_would_send_them(
 
 
 async def test_a_call_that_has_ended_is_read_as_long_as_the_ledger_has_it() -> None:
-    async with Session(cwd="/work", sinks=[Recorder()]) as session:
+    async with Session(cwd="/home/dev/app", sinks=[Recorder()]) as session:
         calls = []
         for number in range(300):
             async with session.call("x", {"number": number}) as call:
