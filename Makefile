@@ -9,12 +9,12 @@ PIP     := $(BIN)/python -m pip --disable-pip-version-check -q
 # Hundreds of processes are started here: each would compile the code anew where no bytecode may be written.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test quick slow live check format bench fuzz storm goldens schemas locales diagrams clean
+.PHONY: help run test quick slow live check format bench fuzz storm goldens schemas locales page docs clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-run: $(VENV)/.dev ## set everything up, then run `callsheet demo`
+run: $(VENV)/.product ## install the product, then run `callsheet demo`: a poor agent, before and after
 	@$(BIN)/callsheet demo
 
 test: $(VENV)/.dev $(CLIENTS)/.done ## run all tests, in three processes; in more: make test WORKERS=4
@@ -37,6 +37,8 @@ check: $(VENV)/.dev ## lint, types, layers, the budgets of packages
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_layout.py
 	$(BIN)/callsheet lint src/callsheet/tools
+	@if command -v npm >/dev/null; then $(MAKE) -s page && git diff --exit-code --stat src/callsheet/ui/static; \
+	  else echo "no npm here: the page's bundle is not compared with its sources" >&2; fi
 
 format: $(VENV)/.dev ## format the code
 	$(BIN)/ruff check --fix .
@@ -61,19 +63,27 @@ schemas: $(VENV)/.dev ## fetch the official ACP schemas anew from their npm pack
 locales: $(VENV)/.dev ## extract the messages of titles, and compile the catalogues
 	$(BIN)/python scripts/make_locales.py
 
-diagrams: $(VENV)/.dev ## draw the diagrams in docs/ anew and the table of rules
-	$(BIN)/python scripts/draw_lifecycle.py
-	$(BIN)/python scripts/list_rules.py
-	$(BIN)/python scripts/draw_tap.py tests/recordings/kimi-cli-1.51.0.mixed-none.jsonl
+page: ui/node_modules/.done ## bundle the web page anew (src/callsheet/ui/static)
+	npm --prefix ui run -s build
+
+docs: $(VENV)/.dev ## write the parts of docs/ that are made from the code, and draw the picture of the demo
+	$(BIN)/python scripts/write_reference.py
+	$(BIN)/python scripts/draw_demo.py
 
 clean: ## remove what these made
-	rm -rf $(VENV) $(CLIENTS) tests/live/.agents bench/node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(CLIENTS) tests/live/.agents bench/node_modules ui/node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	  { echo "callsheet needs Python 3.11 or newer, and $(PYTHON) is not that." \
 	    "Name one that is: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@echo "Making $(VENV) with $$($(PYTHON) --version) ..."
+	@$(PYTHON) -m venv $(VENV)
+
+# What users need, without the developers' tools. Where these are installed, the product is, too.
+$(VENV)/.product: pyproject.toml | $(VENV)/bin/python
+	@test -e $(VENV)/.dev || $(BIN)/python -m pip --disable-pip-version-check install -e .
+	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	$(PIP) install -e '.[dev]'
@@ -83,6 +93,10 @@ $(VENV)/.bench: $(VENV)/.dev bench/package.json
 	$(PIP) install -e '.[dev,bench]'
 	@if command -v npm >/dev/null; then npm --prefix bench install --no-audit --no-fund --loglevel=error; \
 	  else echo "no npm here: the TypeScript SDK is left out" >&2; fi
+	@touch $@
+
+ui/node_modules/.done: ui/package.json
+	npm --prefix ui install --no-audit --no-fund --loglevel=error
 	@touch $@
 
 # The clients that the agent is tested with. Without them, their tests are skipped, or fail where CI=true.

@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from callsheet.history import sqlite_file
 from callsheet.history.call_records import WaitingCall, to_rows
 from callsheet.history.codec import Codec, as_json_bytes
 from callsheet.history.rows import Query, SessionRow, WaitingRow
+from callsheet.history.schema import SQLITE_TABLES
 from callsheet.history.sqlite import SqliteDatabase
 from callsheet.history.store import Store
 from callsheet.history.writer import BATCH_ROWS
@@ -206,7 +206,7 @@ class Bare:
         for pragma in ("auto_vacuum = INCREMENTAL", "journal_mode = WAL", "synchronous = FULL"):
             self._db.execute(f"PRAGMA {pragma}")
         self._db.execute("PRAGMA cache_size = -16000")
-        for statement in re.sub("--.*", "", sqlite_file.TABLES).split(";"):
+        for statement in re.sub("--.*", "", SQLITE_TABLES).split(";"):
             if re.match(r"\s*CREATE (TABLE calls \(|(UNIQUE )?INDEX calls_)", statement):
                 self._db.execute(statement)
 

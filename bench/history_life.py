@@ -32,7 +32,8 @@ from callsheet.history import History
 from callsheet.history.call_records import WaitingCall, to_rows
 from callsheet.history.codec import LEVEL, Codec, shipped_dictionary
 from callsheet.history.rows import SessionRow
-from callsheet.history.sqlite_file import TABLES, execute_script
+from callsheet.history.schema import SQLITE_TABLES
+from callsheet.history.sqlite import execute_script
 from callsheet.history.store import Store
 from callsheet.report.terminal import CallRecord
 from callsheet.runtime.sinks import PipeSink
@@ -222,7 +223,7 @@ class Floor:
         for pragma in ("auto_vacuum = INCREMENTAL", "journal_mode = WAL", "synchronous = FULL"):
             self._db.execute(f"PRAGMA {pragma}")
         self._db.execute("PRAGMA cache_size = -16000")
-        execute_script(self._db, TABLES)
+        execute_script(self._db, SQLITE_TABLES)
         dictionary = zstandard.ZstdCompressionDict(shipped_dictionary())
         dictionary.precompute_compress(level=LEVEL)  # pyright: ignore[reportUnknownMemberType]
         self._compress: Any = zstandard.ZstdCompressor(dict_data=dictionary).compress

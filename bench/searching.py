@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 
 from callsheet import Session
-from callsheet.tools.search import ripgrep
+from callsheet.tools import ripgrep
 
 from .table import Claim, Figures, Subject
 from .timing import Batch, interleave, repeat

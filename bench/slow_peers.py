@@ -27,7 +27,7 @@ from tests.support.peers import DyingPeer, SlowPeer
 
 from callsheet.acp.peer import Peer
 from callsheet.runtime.call import RuntimeCall
-from callsheet.runtime.send_queue import MAX_WEIGHT
+from callsheet.runtime.send_queue import SendQueue
 from callsheet.runtime.session import DEAD_AFTER, RuntimeSession
 from callsheet.runtime.sinks import PipeSink, Sink
 
@@ -42,7 +42,7 @@ ROUNDS = 7
 SECONDS = 0.6
 MEBIBYTES = 32
 FLOOD = 100_000_000
-QUEUE_MEBIBYTES = MAX_WEIGHT // 2**20 + MEBIBYTES
+QUEUE_MEBIBYTES = SendQueue.MAX_WEIGHT // 2**20 + MEBIBYTES
 """What calls may take that wait to be told: every change of their status does."""
 
 BLOCK = 256 * 1024

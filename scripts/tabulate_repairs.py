@@ -1,4 +1,4 @@
-"""Repairs all recordings under a directory, checks them before and after, and prints a table for docs/tap.md.
+"""Repairs all recordings under a directory, and prints a table of findings for docs/explanation/tap.md.
 
 python scripts/tabulate_repairs.py ../shared/recordings
 """
@@ -35,7 +35,7 @@ def agents(root: Path) -> Iterator[tuple[str, list[Path]]]:
 def row(name: str, recordings: list[Path]) -> tuple[str, Counter[tuple[str, str]]]:
     """Return an agent's line of the table, and what is still found."""
     before, after = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    calls = told = sent = hidden = 0
+    calls = received = sent = hidden = 0
     for path in recordings:
         data = path.read_bytes()
         repairs = Repairs(TapSettings(locale="en"), spill=False)
@@ -44,10 +44,10 @@ def row(name: str, recordings: list[Path]) -> tuple[str, Counter[tuple[str, str]
         after += findings(repaired)
         account = repairs.account
         calls, hidden = calls + account.calls, hidden + account.hidden
-        told, sent = told + account.told, sent + account.sent
+        received, sent = received + account.received, sent + account.sent
     cells = [name, str(len(recordings)), str(calls)]
     cells += [" · ".join(str(_of(found, one)) for one in SEVERITIES) for found in (before, after)]
-    cells += [f"{bytes_text(told)} → {bytes_text(sent)}", str(hidden)]
+    cells += [f"{bytes_text(received)} → {bytes_text(sent)}", str(hidden)]
     return "| " + " | ".join(cells) + " |", after
 
 

@@ -122,8 +122,7 @@ def every_message_is_valid() -> Iterator[None]:
             for name in ("announce", "update"):
                 patch.setattr(wire, name, _checked(getattr(wire, name), version))
             patch.setattr(wire, "encode_permission", _permission(wire.encode_permission, version))
-        patch.setattr(v1, "moved", _checked(v1.moved, 1))
-        patch.setattr(v1, "ended", _checked(v1.ended, 1, _as_received))
+        patch.setattr(v1, "moved", _checked(v1.moved, 1, _as_received))
         patch.setattr(v2, "encode_chunk", _checked(v2.encode_chunk, 2))
         patch.setattr(terminals, "encode_chunk", _checked(terminals.encode_chunk, 2))
         patch.setattr(terminals, "encode_update", _checked(terminals.encode_update, 2))

@@ -16,7 +16,7 @@ from callsheet.acp import v1, v2
 from callsheet.acp.codec import as_dict
 from callsheet.check.runner import CLIENTS
 from callsheet.testing import Recording, assert_every_call_ended, fold
-from tests.support import schemas
+from tests.support import SUPPORT, schemas
 
 FOLDER = Path(__file__).parent
 MODULES = FOLDER / "node_modules"
@@ -48,6 +48,7 @@ def needs_node(*packages: str) -> pytest.MarkDecorator:
 
 def agent_command(version: int = 1) -> list[str]:
     own = ["--tools", str(FOLDER / "insight.py")]
+    own += ["--handler", str(SUPPORT / "parallel_palette.py:ParallelPalette")]
     return [sys.executable, "-m", "callsheet", "agent", "--protocol", str(version), *own]
 
 

@@ -34,7 +34,7 @@ ODD: list[Any] = [
 ]  # fmt: skip
 TEXTS = [
     "hello", "!true", "/read a.txt", "/grep x", "/list", "/glob *", "/think so", "/nothing", "/", "!",
-    "!true\n/read a.txt\nso", "/parallel\n/list", "/read ../../a", "/read a.txt offset=9", "",
+    "!true\n/read a.txt\nso", "/help\n/list", "/read ../../a", "/read a.txt offset=9", "",
 ]  # fmt: skip
 WELL = [
     "initialize", "authenticate", "session/new", "session/load", "session/list", "session/prompt",

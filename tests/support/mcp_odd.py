@@ -29,6 +29,7 @@ TOOLS = [
     tool("linger"),
     tool("hang"),
     tool("deaf"),
+    tool("pester"),
     tool("close_stdout"),
     tool("a.b/c d"),
     tool("a_b_c_d"),
@@ -57,6 +58,9 @@ def call(name: str) -> dict[str, Any] | None:
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
         Path("child").write_text(str(child.pid))
         os._exit(5)
+    if name == "pester":
+        for number in range(100_000):
+            send({"id": f"{number}", "method": "ping"})
     if name == "deaf":
         time.sleep(60)
     if name == "close_stdout":

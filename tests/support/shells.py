@@ -12,6 +12,7 @@ import subprocess
 import sys
 import termios
 import time
+from codecs import getincrementaldecoder
 from pathlib import Path
 
 CALLSHEET = [sys.executable, "-m", "callsheet"]
@@ -38,6 +39,7 @@ class Terminal:
         )
         os.close(end)
         self.text = ""
+        self._decoder = getincrementaldecoder("utf-8")("replace")
 
     def until(self, expected: str | re.Pattern[str], seconds: float = 20) -> None:
         """Read until something is shown."""
@@ -72,7 +74,7 @@ class Terminal:
             data = os.read(self.controller, 65536)
         except OSError:  # Linux says so when the other end is closed
             return False
-        self.text += data.decode(errors="replace").replace("\r\n", "\n")
+        self.text += self._decoder.decode(data).replace("\r\n", "\n")
         return bool(data)
 
 

@@ -168,14 +168,17 @@ def findings(lines: Talk | Path | Iterable[RecordedLine], *categories: str) -> l
 
 def everything(lines: Talk | Path | Iterable[RecordedLine]) -> list[Finding]:
     """Check a recording, by all rules but those of what is left out."""
-    checker = RecordingChecker(NOT_COMPLETE)
+    found: list[Finding] = []
+    checker = RecordingChecker(NOT_COMPLETE, on_finding=found.append)
     if isinstance(lines, Talk):
         lines = lines.lines()
     elif isinstance(lines, Path):
         data = lines.read_bytes().splitlines()
         lines = [parse_line(number, line) for number, line in enumerate(data, 1)]
-    found = [finding for line in lines for finding in checker.feed(line)]
-    return [*found, *checker.finish()]
+    for line in lines:
+        checker.feed(line)
+    checker.finish()
+    return found
 
 
 def rules(lines: Talk | Path | Iterable[RecordedLine], *categories: str) -> list[str]:

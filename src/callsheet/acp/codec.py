@@ -18,6 +18,7 @@ always the same is encoded once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import wraps
@@ -26,7 +27,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, to_builtins
 
-from callsheet.acp.jsonrpc import FRAME_BUDGET, FrameTooLarge, InvalidParams
+from callsheet.acp.jsonrpc import FRAME_BUDGET, FrameTooLarge, InvalidParams, rest
 from callsheet.report.content import (
     AudioContent,
     EmbeddedResource,
@@ -38,7 +39,7 @@ from callsheet.report.content import (
     UnknownContent,
 )
 from callsheet.report.errors import CallsheetError, InvalidId, InvalidValue, ReportError
-from callsheet.report.fields import ToolCallLocation, ToolKind, foreign_kind
+from callsheet.report.fields import NOTES, ToolCallLocation, ToolKind, foreign_kind
 from callsheet.report.json import (
     EMPTY,
     JsonObject,
@@ -104,21 +105,16 @@ def as_dict(update: Update) -> JsonObject:
 
 def stub(update: Update) -> JsonObject:
     """Return the smallest form of an update: the call's id and its status."""
-    raw = (
-        {
-            key: getattr(update, name, None)
-            for name, key in (("tool_call_id", "toolCallId"), ("status", "status"))
-        }
-        if isinstance(update, Struct)
-        else {key: update.get(key) for key in ("toolCallId", "status")}
-    )
-    opens = isinstance(update, ToolCall) or (
-        isinstance(update, dict) and update.get("sessionUpdate") == "tool_call"
-    )
+    if isinstance(update, Struct):  # not `as_dict`: something in it can't be encoded
+        opens, call, status = isinstance(update, ToolCall), update.tool_call_id, update.status
+    else:
+        opens = update.get("sessionUpdate") == "tool_call"
+        call, status = update.get("toolCallId"), update.get("status")
     least: JsonObject = {"sessionUpdate": "tool_call" if opens else "tool_call_update"}
     if opens:
         least["title"] = "…"
-    return least | {key: value for key, value in raw.items() if isinstance(value, str)}
+    known = {"toolCallId": call, "status": status}
+    return least | {key: value for key, value in known.items() if isinstance(value, str)}
 
 
 def with_meta(update: Update, meta: JsonObject) -> Update:
@@ -155,12 +151,15 @@ def encode_block(item: Any) -> JsonObject:
         block = {"type": tag, **_pick(item, fields)}
     if item.annotations is not None:
         block["annotations"] = item.annotations
-    if item.meta is not None:
-        block["_meta"] = item.meta
-    if item.extra is not None:
-        block = {**item.extra, **block}
-    outer: JsonObject = {"type": "content", "content": block}
+    outer: JsonObject = {"type": "content", "content": with_others(block, item)}
     return outer if item.outer is None else {**item.outer, **outer}
+
+
+def with_others(out: JsonObject, item: Any) -> JsonObject:
+    """Return an encoded item with its `_meta`, and with the keys that we don't know."""
+    if item.meta is not None:
+        out["_meta"] = item.meta
+    return out if item.extra is None else {**item.extra, **out}
 
 
 def decode_block(raw: JsonObject) -> ToolCallContent:
@@ -214,11 +213,6 @@ def as_list(value: JsonValue, what: str) -> list[JsonValue]:
     if not is_list(value):
         raise InvalidParams(f"{what}: expected a list, got {type(value).__name__}")
     return value
-
-
-def rest(raw: JsonObject, *known: str) -> JsonObject | None:
-    """Return the keys that we don't know, or None if there are none."""
-    return {key: value for key, value in raw.items() if key not in known} or None
 
 
 def _pick(item: object, fields: dict[str, str]) -> JsonObject:
@@ -287,9 +281,7 @@ def encode_locations(locations: Sequence[ToolCallLocation]) -> list[JsonObject]:
         out: JsonObject = {"path": place.path}
         if place.line is not None:
             out["line"] = place.line
-        if place.meta is not None:
-            out["_meta"] = place.meta
-        encoded.append(out if place.extra is None else {**place.extra, **out})
+        encoded.append(with_others(out, place))
     return encoded
 
 
@@ -307,10 +299,7 @@ def decode_location(raw: JsonValue) -> ToolCallLocation:
 
 def encode_terminal(item: TerminalContent) -> JsonObject:
     """Return a reference to a terminal, which both versions write alike."""
-    out: JsonObject = {"type": "terminal", "terminalId": item.terminal_id}
-    if item.meta is not None:
-        out["_meta"] = item.meta
-    return out if item.extra is None else {**item.extra, **out}
+    return with_others({"type": "terminal", "terminalId": item.terminal_id}, item)
 
 
 def decode_terminal(raw: JsonObject) -> TerminalContent:
@@ -451,3 +440,15 @@ class UpdateFrames:
             with suppress(Exception):
                 return self.line(raw), wrong
         return self.line(stub(update)), wrong
+
+
+def with_notes(meta: JsonObject, notes: JsonObject) -> JsonObject:
+    """Return a `_meta` with more notes in it."""
+    return {**meta, NOTES: {**(meta.get(NOTES) or EMPTY), **notes}}
+
+
+def code_span(text: str) -> str:
+    """Return text as code in Markdown, whatever backticks it has."""
+    ticks = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
+    pad = " " if text[:1] == "`" or text[-1:] == "`" else ""
+    return f"{ticks}{pad}{text}{pad}{ticks}"

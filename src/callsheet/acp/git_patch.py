@@ -10,10 +10,10 @@ stand three lines, as usual; what is read back then are the changed places.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from difflib import SequenceMatcher
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import Match, SequenceMatcher
+from typing import cast
 
 from msgspec import Struct
 
@@ -23,9 +23,7 @@ from callsheet.report.patterns import lazy
 WHOLE_UP_TO = 8 * 1024
 CONTEXT = 3
 MATCH_UP_TO = 250_000
-"""Lines × lines that are matched with care; what is larger is cut first, or shown as replaced."""
-
-_Opcode = tuple[str, int, int, int, int]
+"""Lines × lines that are matched with care; what is larger is divided first, or shown as replaced."""
 
 
 def write(changes: Iterable[FileChange]) -> str:
@@ -50,18 +48,16 @@ def _section(change: FileChange) -> str:
     elif change.old_path is not None:
         verb = "rename" if change.operation == "move" else "copy"
         head.append(f"{verb} from {before}\n{verb} to {after}\n")
-    hunks = list(_hunks(_lines(old or ""), _lines(new or ""), _context(old, new)))
+    size = len(old or "") + len(new or "")
+    context = max(size, CONTEXT) if size <= WHOLE_UP_TO else CONTEXT
+    hunks = list(_hunks(_lines(old or ""), _lines(new or ""), context))
     if hunks:
         head.append(f"--- {_ended(before)}\n+++ {_ended(after)}\n")
     return "".join(head + hunks)
 
 
-def _context(old: str | None, new: str | None) -> int | None:
-    return None if len(old or "") + len(new or "") <= WHOLE_UP_TO else CONTEXT
-
-
-def _hunks(old: list[str], new: list[str], context: int | None) -> Iterator[str]:
-    for group in _groups(_opcodes(old, new), context):
+def _hunks(old: list[str], new: list[str], context: int) -> Iterator[str]:
+    for group in _Matcher(None, old, new, autojunk=False).get_grouped_opcodes(context):
         (_, a, _, c, _), (_, _, b, _, d) = group[0], group[-1]
         yield f"@@ -{_span(a, b)} +{_span(c, d)} @@\n"
         for tag, i, j, k, m in group:
@@ -72,98 +68,49 @@ def _hunks(old: list[str], new: list[str], context: int | None) -> Iterator[str]
                 yield from (_body("+", line) for line in new[k:m])
 
 
-def _opcodes(old: list[str], new: list[str]) -> list[_Opcode]:
-    """Match two lists of lines. Equal ends are set aside first, which leaves little to match."""
-    shorter = min(len(old), len(new))
-    head = next((i for i in range(shorter) if old[i] != new[i]), shorter)
-    tail = next((i for i in range(shorter - head) if old[-1 - i] != new[-1 - i]), shorter - head)
-    a, b, c, d = head, len(old) - tail, head, len(new) - tail
-    middle = _joined(_matched(old, new, (a, b, c, d)))
-    ends: list[_Opcode] = [("equal", 0, a, 0, c), ("equal", b, len(old), d, len(new))]
-    return [op for op in (ends[0], *middle, ends[1]) if op[2] > op[1] or op[4] > op[3]]
+class _Matcher(SequenceMatcher[str]):
+    """Matches lines as `difflib` does, but in about linear time also where files are large.
+
+    Equal ends are set aside first, which leaves little to match. What is left and still too large is
+    divided at a line that stands once on both sides, or taken as replaced if there is none.
+    """
+
+    def find_longest_match(
+        self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None
+    ) -> Match:
+        """Return a run of equal lines by which to divide a stretch of both files."""
+        old, new = cast("list[str]", self.a), cast("list[str]", self.b)  # pyright: ignore
+        ahi, bhi = len(old) if ahi is None else ahi, len(new) if bhi is None else bhi
+        shorter = min(ahi - alo, bhi - blo)
+        if alo == blo == 0:
+            size = next((n for n in range(shorter) if old[n] != new[n]), shorter)
+            if size:
+                return Match(0, 0, size)
+        if ahi == len(old) and bhi == len(new):
+            size = next((n for n in range(shorter) if old[-1 - n] != new[-1 - n]), shorter)
+            if size:
+                return Match(ahi - size, bhi - size, size)
+        if (ahi - alo) * (bhi - blo) > MATCH_UP_TO:
+            return Match(*_anchor(old, new, range(alo, ahi), range(blo, bhi)))
+        found = SequenceMatcher(None, old[alo:ahi], new[blo:bhi], autojunk=False)
+        a, b, size = found.find_longest_match()
+        return Match(alo + a, blo + b, size)
 
 
-def _matched(old: list[str], new: list[str], span: tuple[int, int, int, int]) -> Iterator[_Opcode]:
-    """Match a stretch of each. One too large is cut where a line stands once in both."""
-    a, b, c, d = span
-    if a == b or c == d:
-        if a < b or c < d:
-            yield ("delete" if c == d else "insert", a, b, c, d)
-        return
-    if (b - a) * (d - c) <= MATCH_UP_TO:
-        matcher = SequenceMatcher(None, old[a:b], new[c:d], autojunk=False)
-        yield from ((tag, i + a, j + a, k + c, m + c) for tag, i, j, k, m in matcher.get_opcodes())
-        return
-    anchors = _anchors(old, new, span)
-    if not anchors:
-        yield ("replace", a, b, c, d)
-        return
-    for i, k in anchors:
-        yield from _matched(old, new, (a, i, c, k))
-        yield ("equal", i, i + 1, k, k + 1)
-        a, c = i + 1, k + 1
-    yield from _matched(old, new, (a, b, c, d))
+def _anchor(
+    old: Sequence[str], new: Sequence[str], olds: range, news: range
+) -> tuple[int, int, int]:
+    """Return the line nearest to the middle that stands once in both stretches, and its count, 0 or 1.
 
-
-def _anchors(
-    old: list[str], new: list[str], span: tuple[int, int, int, int]
-) -> list[tuple[int, int]]:
-    """Return the lines that stand once in both, as many as keep their order."""
-    a, b, c, d = span
-    once_old, once_new = Counter(old[a:b]), Counter(new[c:d])
-    where = {new[k]: k for k in range(c, d) if once_new[new[k]] == 1}
-    pairs = [(i, where[old[i]]) for i in range(a, b) if once_old[old[i]] == 1 and old[i] in where]
-    # The longest row of pairs that rise on both sides: for each length, the one that ends lowest.
-    ends: list[int] = []
-    last: list[int] = []
-    before: list[int] = []
-    for index, (_, k) in enumerate(pairs):
-        length = bisect_left(ends, k)
-        before.append(last[length - 1] if length else -1)
-        ends[length : length + 1] = [k]
-        last[length : length + 1] = [index]
-    found: list[tuple[int, int]] = []
-    index = last[-1] if last else -1
-    while index >= 0:
-        found.append(pairs[index])
-        index = before[index]
-    return found[::-1]
-
-
-def _joined(opcodes: Iterable[_Opcode]) -> list[_Opcode]:
-    """Join adjacent opcodes of the same kind."""
-    joined: list[_Opcode] = []
-    for tag, i, j, k, m in opcodes:
-        if joined and joined[-1][0] == tag:
-            joined[-1] = (tag, joined[-1][1], j, joined[-1][3], m)
-        else:
-            joined.append((tag, i, j, k, m))
-    return joined
-
-
-def _groups(opcodes: list[_Opcode], context: int | None) -> Iterator[list[_Opcode]]:
-    """Cut long stretches of equal lines down to the context around changes."""
-    if all(op[0] == "equal" for op in opcodes):
-        return
-    if context is None:
-        yield opcodes
-        return
-    group: list[_Opcode] = []
-    last = len(opcodes) - 1
-    for index, (tag, i, j, k, m) in enumerate(opcodes):
-        if tag != "equal":
-            group.append((tag, i, j, k, m))
-            continue
-        before = context if index else 0
-        after = context if index < last else 0
-        if j - i <= before + after:
-            group.append((tag, i, j, k, m))
-            continue
-        if before:
-            yield [*group, (tag, i, i + before, k, k + before)]
-        group = [(tag, j - after, j, m - after, m)] if after else []
-    if group:
-        yield group
+    A line whose neighbour is the same on both sides comes first: it has not been moved alone.
+    """
+    in_old, in_new = Counter(old[i] for i in olds), Counter(new[k] for k in news)
+    where = {new[k]: k for k in news if in_new[new[k]] == 1}
+    pairs = [(i, where[old[i]]) for i in olds if in_old[old[i]] == 1 and old[i] in where]
+    middle = (olds.start + olds.stop) // 2
+    steady = [(i, k) for i, k in pairs if old[i - 1] == new[k - 1]]
+    nearest = min(steady or pairs, key=lambda pair: abs(pair[0] - middle), default=None)
+    return (olds.start, news.start, 0) if nearest is None else (*nearest, 1)
 
 
 def _span(begin: int, end: int) -> str:

@@ -267,7 +267,7 @@ def _to_call(value: JsonObject, request_id: RequestId) -> Message | ProtocolErro
         )
     if "result" in value or "error" in value:
         return InvalidRequest("both a method and an answer", request_id=request_id)
-    extra = _rest(value, "jsonrpc", "id", "method", "params")
+    extra = rest(value, "jsonrpc", "id", "method", "params")
     if "id" in value:
         return Request(request_id, method, params, extra)
     return Notification(method, params, extra)
@@ -285,7 +285,7 @@ def _to_response(value: JsonObject, request_id: RequestId) -> Message | Protocol
         return InvalidAnswer(
             "error: expected an object with code and message", request_id=request_id
         )
-    extra = _rest(value, "jsonrpc", "id", "result", "error")
+    extra = rest(value, "jsonrpc", "id", "result", "error")
     return Response(request_id, value.get("result"), None if error is UNSET else error, extra)
 
 
@@ -297,8 +297,9 @@ def _is_error(error: JsonValue | UnsetType) -> bool:
     )
 
 
-def _rest(value: JsonObject, *known: str) -> JsonObject | None:
-    return {key: item for key, item in value.items() if key not in known} or None
+def rest(raw: JsonObject, *known: str) -> JsonObject | None:
+    """Return the keys that we don't know, or None if there are none."""
+    return {key: value for key, value in raw.items() if key not in known} or None
 
 
 _NAMES: dict[type, str] = {

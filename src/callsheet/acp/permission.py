@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from callsheet.acp.codec import with_others
 from callsheet.report.errors import CallsheetError, ReportError
 from callsheet.report.json import JsonObject
 from callsheet.report.report import ToolCallReport
@@ -64,7 +65,5 @@ def encode_options(options: Sequence[PermissionOption]) -> list[JsonObject]:
     out: list[JsonObject] = []
     for option in options:
         one: JsonObject = {"optionId": option.option_id, "name": option.name, "kind": option.kind}
-        if option.meta is not None:
-            one["_meta"] = option.meta
-        out.append({**(option.extra or {}), **one})
+        out.append(with_others(one, option))
     return out

@@ -13,11 +13,10 @@ of it stands in the item's `_meta.callsheet`, and is decoded from there.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, Struct
 
 from callsheet.acp.codec import (
     FIELD_OF,
@@ -28,6 +27,7 @@ from callsheet.acp.codec import (
     as_dict,
     as_object,
     check_same_call,
+    code_span,
     decode_block,
     decode_fields,
     decode_meta,
@@ -41,6 +41,7 @@ from callsheet.acp.codec import (
     rest,
     same,
     typed_errors,
+    with_notes,
 )
 from callsheet.acp.jsonrpc import InvalidParams
 from callsheet.acp.permission import (
@@ -112,42 +113,54 @@ def announce(report: ToolCallReport) -> Update:
     return {**_extra(report), **as_dict(out)} if report.extra else out
 
 
+class SealedResult(Struct, frozen=True, gc=False):
+    """What a call ends with, if it is one text and a raw output: checked, and encoded once.
+
+    `fields` are those of the report; its `content` is just the text.
+    """
+
+    fields: JsonObject
+    text: bytes
+    raw_output: bytes
+
+
+_TEXT = b'[{"type":"content","content":{"type":"text","text":%b}}]'
+
+
 def moved(
-    tool_call_id: str, status: ToolCallStatus, fields: JsonObject, notes: JsonObject | None
-) -> ToolCallUpdate:
+    tool_call_id: str,
+    status: ToolCallStatus,
+    fields: JsonObject,
+    sealed: SealedResult | None,
+    notes: JsonObject,
+) -> ToolCallUpdate | None:
     """Return the update for a call of which a peer knows all but this change of its status.
 
     Args:
         tool_call_id: The call.
         status: Its new status; not paused, which v1 does not have.
         fields: The `content` and the `raw_output` that came with it, if the call had none before.
+        sealed: The same, encoded.
         notes: All notes of the call, if they have changed.
+
+    Returns:
+        The update; None if there are terminals in the content, of which a view knows what to send.
     """
-    content, raw = fields.get("content"), fields.get("raw_output")
-    return ToolCallUpdate(
-        tool_call_id,
-        STATUS[status],
-        content=encode_items(content) if content else UNSET,
-        raw_output=UNSET if raw is None else raw,
-        meta={NOTES: notes} if notes else UNSET,
-    )
-
-
-_TEXT = b'[{"type":"content","content":{"type":"text","text":%b}}]'
-_NULL = b"null"
-
-
-def ended(
-    tool_call_id: str, status: ToolCallStatus, text: bytes, raw_output: bytes, notes: JsonObject
-) -> ToolCallUpdate:
-    """Return the update for a call's end with one text, like `moved`, of values that are JSON already."""
-    return ToolCallUpdate(
-        tool_call_id,
-        STATUS[status],
-        content=Raw(_TEXT % text),
-        raw_output=UNSET if raw_output == _NULL else Raw(raw_output),
-        meta={NOTES: notes},
-    )
+    out = ToolCallUpdate(tool_call_id, STATUS[status])
+    if notes:
+        out.meta = {NOTES: notes}
+    if sealed is not None:
+        out.content = Raw(_TEXT % sealed.text)
+        if sealed.raw_output != b"null":
+            out.raw_output = Raw(sealed.raw_output)
+    elif len(fields) > 1:
+        content, raw = fields.get("content"), fields.get("raw_output")
+        if content:
+            if any(type(item) is TerminalContent for item in content):
+                return None
+            out.content = encode_items(content)
+        out.raw_output = UNSET if raw is None else raw
+    return out
 
 
 def update(report: ToolCallReport, seen: ToolCallReport) -> Update | None:
@@ -483,15 +496,3 @@ def file_mark(raw: JsonObject) -> tuple[int, int]:
     if is_list(mark) and len(mark) == 2 and all(type(number) is int for number in mark):
         return mark[0], mark[1]
     return 0, 1
-
-
-def with_notes(meta: JsonObject, notes: JsonObject) -> JsonObject:
-    """Return a `_meta` with more notes in it."""
-    return {**meta, NOTES: {**(meta.get(NOTES) or EMPTY), **notes}}
-
-
-def code_span(text: str) -> str:
-    """Return text as code in Markdown, whatever backticks it has."""
-    ticks = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
-    pad = " " if text[:1] == "`" or text[-1:] == "`" else ""
-    return f"{ticks}{pad}{text}{pad}{ticks}"

@@ -13,28 +13,8 @@ from typing import Any
 
 from msgspec import UNSET
 
-from callsheet.acp import git_patch, terminals
-from callsheet.acp.codec import (
-    ToolCallUpdate,
-    Update,
-    as_dict,
-    as_list,
-    as_object,
-    check_same_call,
-    decode_block,
-    decode_fields,
-    decode_meta,
-    decode_terminal,
-    encode_block,
-    encode_locations,
-    encode_terminal,
-    named_meta,
-    patch_of,
-    read_object,
-    rest,
-    same,
-    typed_errors,
-)
+from callsheet.acp import codec, git_patch, terminals
+from callsheet.acp.codec import ToolCallUpdate, Update, as_dict, same
 from callsheet.acp.jsonrpc import InvalidParams
 from callsheet.acp.permission import (
     PermissionOption,
@@ -66,7 +46,7 @@ def encode(report: ToolCallReport, seen: ToolCallReport | None = None) -> list[U
 def changes(
     report: ToolCallReport, seen: ToolCallReport, added: Sequence[ToolCallContent]
 ) -> list[Update]:
-    """Return what to send where some items were added to the content: chunks, and the rest."""
+    """Return what to send where some items were added to the content: chunks, and the codec.rest."""
     chunks: list[Update] = [encode_chunk(report.tool_call_id, item) for item in added]
     change = update(report, seen, content=not added)
     return chunks if change is None else [*chunks, change]
@@ -81,10 +61,10 @@ def announce(report: ToolCallReport) -> Update:
         report.title or UNSET,
         report.name or UNSET,
         encode_items(report.content) if report.content else UNSET,
-        encode_locations(report.locations) if report.locations else UNSET,
+        codec.encode_locations(report.locations) if report.locations else UNSET,
         UNSET if report.raw_input is None else report.raw_input,
         UNSET if report.raw_output is None else report.raw_output,
-        named_meta(report, report.meta) or UNSET,
+        codec.named_meta(report, report.meta) or UNSET,
     )
     return {**as_dict(out), **report.extra} if report.extra else out
 
@@ -95,7 +75,7 @@ def update(report: ToolCallReport, seen: ToolCallReport, *, content: bool = True
     With `content=False` the content is left to chunks.
     """
     if report.tool_call_id is not seen.tool_call_id:
-        check_same_call(report, seen)
+        codec.check_same_call(report, seen)
     out = ToolCallUpdate(report.tool_call_id)
     if report.status is not seen.status:
         out.status = report.status.value
@@ -108,13 +88,15 @@ def update(report: ToolCallReport, seen: ToolCallReport, *, content: bool = True
     if content and not same(seen.content, report.content):
         out.content = encode_items(report.content) or None
     if not same(seen.locations, report.locations):
-        out.locations = encode_locations(report.locations) or None
+        out.locations = codec.encode_locations(report.locations) or None
     if not same(seen.raw_input, report.raw_input):
         out.raw_input = report.raw_input
     if not same(seen.raw_output, report.raw_output):
         out.raw_output = report.raw_output
     if report.meta is not seen.meta or report.name != seen.name:
-        meta = patch_of(named_meta(seen, seen.meta), named_meta(report, report.meta))
+        meta = codec.patch_of(
+            codec.named_meta(seen, seen.meta), codec.named_meta(report, report.meta)
+        )
         out.meta = meta or UNSET
     if report.extra is not seen.extra and (extra := _extra_patch(report, seen)):
         return {**as_dict(out), **extra}
@@ -122,7 +104,7 @@ def update(report: ToolCallReport, seen: ToolCallReport, *, content: bool = True
 
 
 def _extra_patch(report: ToolCallReport, seen: ToolCallReport) -> JsonObject:
-    patch = patch_of(seen.extra, report.extra)
+    patch = codec.patch_of(seen.extra, report.extra)
     if patch.get("status", EMPTY) is None:  # a known status has overtaken an unknown one
         patch["status"] = report.status.value
     return patch
@@ -155,8 +137,8 @@ def _encode_item(item: Any) -> JsonObject:
     if kind is DiffContent:
         return _encode_diff(item)
     if kind is TerminalContent:
-        return encode_terminal(item)
-    return item.raw if kind is UnknownContent else encode_block(item)
+        return codec.encode_terminal(item)
+    return item.raw if kind is UnknownContent else codec.encode_block(item)
 
 
 def _encode_diff(diff: DiffContent) -> JsonObject:
@@ -164,31 +146,24 @@ def _encode_diff(diff: DiffContent) -> JsonObject:
     patch = git_patch.write(diff.changes) if diff.patch is None else diff.patch
     if patch:
         out["patch"] = {"format": "git_patch", "text": patch}
-    if diff.meta is not None:
-        out["_meta"] = diff.meta
-    return out if diff.extra is None else {**diff.extra, **out}
+    return codec.with_others(out, diff)
 
 
 def _encode_change(change: FileChange) -> JsonObject:
-    out: JsonObject = {"operation": change.operation, "path": change.path}
-    if change.old_path is not None:
-        out["oldPath"] = change.old_path
-    if change.file_type is not None:
-        out["fileType"] = change.file_type
-    if change.mime_type is not None:
-        out["mimeType"] = change.mime_type
-    if change.meta is not None:
-        out["_meta"] = change.meta
-    return out if change.extra is None else {**change.extra, **out}
+    known = {"operation": change.operation, "path": change.path, "oldPath": change.old_path}
+    known |= {"fileType": change.file_type, "mimeType": change.mime_type}
+    return codec.with_others(
+        {key: value for key, value in known.items() if value is not None}, change
+    )
 
 
 # Decoding
 
 
-@typed_errors
+@codec.typed_errors
 def decode(update: JsonValue) -> tuple[Event, ...]:
     """Return the events of an `update`; none if it is about neither tool calls nor terminals."""
-    raw = read_object(update, "update")
+    raw = codec.read_object(update, "update")
     what = raw.get("sessionUpdate")
     if not isinstance(what, str):
         raise InvalidParams("sessionUpdate: expected text")
@@ -197,8 +172,8 @@ def decode(update: JsonValue) -> tuple[Event, ...]:
 
 
 def _decode_call(raw: JsonObject) -> CallChanged:
-    fields, extra = decode_fields(raw, decode_items, null_clears=True)
-    meta = decode_meta(raw, fields)
+    fields, extra = codec.decode_fields(raw, decode_items, null_clears=True)
+    meta = codec.decode_meta(raw, fields)
     return CallChanged(
         tool_call_id=raw.get("toolCallId"),  # pyright: ignore[reportArgumentType]
         fields=fields,
@@ -212,7 +187,7 @@ def _decode_call(raw: JsonObject) -> CallChanged:
 def _decode_content_chunk(raw: JsonObject) -> ContentAppended:
     return ContentAppended(
         tool_call_id=raw.get("toolCallId"),  # pyright: ignore[reportArgumentType]
-        item=_decode_item(as_object(raw.get("content"), "content")),
+        item=_decode_item(codec.as_object(raw.get("content"), "content")),
     )
 
 
@@ -226,16 +201,16 @@ _READERS = {
 
 def decode_items(items: list[JsonValue]) -> tuple[ToolCallContent, ...]:
     """Read content."""
-    return tuple([_decode_item(as_object(raw, "content")) for raw in items])
+    return tuple([_decode_item(codec.as_object(raw, "content")) for raw in items])
 
 
 def _decode_item(raw: JsonObject) -> ToolCallContent:
     kind = raw.get("type")
     if kind == "content":
-        return decode_block(raw)
+        return codec.decode_block(raw)
     if kind == "diff" and raw.get("changes"):
         return _decode_diff(raw)
-    return decode_terminal(raw) if kind == "terminal" else UnknownContent(raw)
+    return codec.decode_terminal(raw) if kind == "terminal" else UnknownContent(raw)
 
 
 def _decode_diff(raw: JsonObject) -> DiffContent:
@@ -248,11 +223,11 @@ def _decode_diff(raw: JsonObject) -> DiffContent:
         known.append("patch")
     texts = git_patch.read(text) if text else {}
     changes = [
-        _decode_change(as_object(change, "change"), texts)
-        for change in as_list(raw["changes"], "changes")
+        _decode_change(codec.as_object(change, "change"), texts)
+        for change in codec.as_list(raw["changes"], "changes")
     ]
     foreign = text if text is not None and git_patch.write(changes) != text else None
-    return DiffContent(tuple(changes), foreign, raw.get("_meta"), rest(raw, *known))
+    return DiffContent(tuple(changes), foreign, raw.get("_meta"), codec.rest(raw, *known))
 
 
 def _decode_change(raw: JsonObject, texts: dict[str, git_patch.Texts]) -> FileChange:
@@ -273,7 +248,7 @@ def _decode_change(raw: JsonObject, texts: dict[str, git_patch.Texts]) -> FileCh
         file_type=raw.get("fileType"),
         mime_type=raw.get("mimeType"),
         meta=raw.get("_meta"),
-        extra=rest(raw, *known),
+        extra=codec.rest(raw, *known),
     )
 
 

@@ -11,6 +11,7 @@ editor waits for that answer. So this module imports `conversation` late, and `c
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import threading
@@ -419,6 +420,8 @@ async def _serve(
     settings: AgentSettings, stdin: int, stdout: int, handshake: Handshake | None
 ) -> int:
     agent = Agent(settings, stdin, stdout, handshake)
+    gc.freeze()  # the modules stay, so it need not look for garbage among them
+    gc.enable()
     loop = asyncio.get_running_loop()
     signalled: asyncio.Future[int] = loop.create_future()
 

@@ -17,9 +17,9 @@ from callsheet.report.errors import CallsheetError
 from callsheet.report.json import EMPTY, JsonObject, is_object
 from callsheet.runtime.rpc import Disconnected, RemoteError, RpcPeer
 from callsheet.tools.errors import Cancelled, ExecutionFailed, IOFailed, ToolError
+from callsheet.tools.files.dirfd import parent_of
 from callsheet.tools.files.document import Document, Held, New
 from callsheet.tools.files.text_encoding import UTF8, has_surrogates, newline_of, with_newlines
-from callsheet.tools.fs.dirfd import parent_of
 from callsheet.tools.host import GoOn, Host
 from callsheet.tools.session import Call
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from callsheet.acp.jsonrpc import FrameTooLarge
@@ -24,7 +23,7 @@ from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonObject, JsonValue, is_object
 from callsheet.runtime.rpc import Disconnected, RemoteError, RpcPeer
 from callsheet.tools.errors import IOFailed
-from callsheet.tools.host import HostCommand, OnOutput
+from callsheet.tools.host import HostCommand, OnOutput, ShellCommand
 from callsheet.tools.session import Call
 
 CREATE_SECONDS = 10.0
@@ -201,20 +200,14 @@ class ClientHost(ClientFiles):
         self._terminals: bool = capabilities.get("terminal") is True
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def command(
-        self,
-        call: Call,
-        command: str,
-        cwd: Path,
-        env: Mapping[str, str | None],
-        on_output: OnOutput,
-    ) -> HostCommand:
+    def command(self, call: Call, command: ShellCommand) -> HostCommand:
         """Make a command of a shell, ready to run."""
-        own = super().command(call, command, cwd, env, on_output)
+        own = super().command(call, command)
         if not self._terminals:
             return own
-        request = request_of(command, call.workspace.as_given(cwd), env)
-        return ClientTerminal(self, call, request, own, on_output)
+        cwd = call.workspace.as_given(command.cwd)
+        request = request_of(command.text, cwd, command.env)
+        return ClientTerminal(self, call, request, own, command.on_output)
 
     async def settled(self) -> None:
         """Wait until terminals that are not needed any more were released."""

@@ -35,6 +35,8 @@ def check_params(method: str, params: JsonObject, version: int) -> None:
         UnknownMethod: This version of ACP has no such method.
         InvalidParams: The params are not as the schema has them, or contain what this agent can't read.
     """
+    if method == "session/new" and params == {"cwd": str(params.get("cwd")), "mcpServers": []}:
+        return  # as nearly all are, and an editor waits for its first session
     from callsheet.acp.schemas import breaches, definition
     from callsheet.tools.arguments import place
 

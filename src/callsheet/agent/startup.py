@@ -41,7 +41,6 @@ def start(
     permission: Mode = "ask",
     locale: str | None = None,
     tools: str | None = None,
-    script: str | None = None,
     handler: str | None = None,
     history: Callable[[], History] | None = None,
     handshake: Handshake | None = None,
@@ -53,7 +52,6 @@ def start(
         permission: What happens at first to calls that change or run something.
         locale: The language of titles and messages.
         tools: A Python file with more tools.
-        script: A script to play, which takes the place of a handler.
         handler: The handler's class, as `MODULE:CLASS` or `FILE.py:CLASS`. Default: the palette.
         history: Opens the history.
         handshake: What was read from the client and answered before.
@@ -64,11 +62,9 @@ def start(
     Raises:
         BadStart: An option can't be used.
     """
-    if script is not None and handler is not None:
-        raise BadStart("--script: not with --handler; an agent has one handler")
     _read("--locale", _check_locale, locale)
     more_tools = _read("--tools", _tools, tools) or ()
-    make = _read("--script", _script, script) or _read("--handler", _handler, handler) or palette
+    make = _read("--handler", _handler, handler) or palette
     from callsheet.agent.agent import AgentSettings, serve
 
     if os.isatty(0):
@@ -125,9 +121,3 @@ def _handler(name: str) -> Callable[[], Handler]:
     if isinstance(found, type) and not callable(getattr(found, "turn", None)):
         raise BadStart(f"{name} has no method turn(prompt, turn)")
     return cast("Callable[[], Handler]", found)
-
-
-def _script(file: str) -> Callable[[], Handler]:
-    from callsheet.agent.script import read_script
-
-    return read_script(file)

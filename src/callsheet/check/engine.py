@@ -1,36 +1,67 @@
 """The checker: lines in, findings out, in the order of the lines.
 
 The tracker (`callsheet.observe.tracker`) makes events of lines; each event goes to the rules that are
-registered for its type, and each violation becomes a finding at the event's place.
+registered for its type, and each violation becomes a finding at the event's place. Findings are passed on
+at once, because the state that they are about changes with the next event.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 from callsheet.check.finding import CheckRule, Finding, Violation, Violations, safe
 from callsheet.check.rules import RULES
 from callsheet.observe.events import (
     CallBegan,
     CallClosed,
-    CallLeftOpen,
+    CallEvent,
     LargeMessage,
     MessageSeen,
     PermissionAsked,
     PermissionDecided,
-    SessionUpdated,
-    TerminalUpdated,
+    SessionEvent,
     TurnEnded,
-    UnopenedSession,
     UpdateApplied,
     UpdateArrived,
 )
 from callsheet.observe.lines import RecordedLine, read_lines
 from callsheet.observe.model import SeenIds
 from callsheet.observe.tracker import Tracker
+
+Applied: TypeAlias = tuple[tuple[CheckRule, Callable[[Any], Violations]], ...]
+
+_SHAPES = 2048
+"""Shapes of events whose rules are remembered. Their field names are the agent's, and may be without end."""
+
+
+class RuleIndex:
+    """Finds the rules that an event goes to: by its type, and by the fields of an update."""
+
+    def __init__(self, rules: Iterable[CheckRule]) -> None:
+        self._rules: tuple[CheckRule, ...] = tuple(rules)
+        self._by_shape: dict[object, Applied] = {}
+
+    def of(self, event: Any) -> Applied:
+        """Return the rules for an event: those that look at no field, or at one that is there."""
+        kind = event.__class__
+        shape = (kind, *event.update) if kind is UpdateArrived else kind
+        found = self._by_shape.get(shape)
+        if found is None:
+            found = tuple(
+                (rule, rule.check)
+                for rule in self._rules
+                if kind in rule.events
+                and not (
+                    kind is UpdateArrived and rule.fields and rule.fields.isdisjoint(event.update)
+                )
+            )
+            if len(self._by_shape) >= _SHAPES:
+                self._by_shape.clear()
+            self._by_shape[shape] = found
+        return found
 
 
 class RecordingChecker:
@@ -39,6 +70,7 @@ class RecordingChecker:
     Args:
         rules: The rules to apply.
         clients: The clients whose own rules apply, too.
+        on_finding: Called for each finding.
         on_over: Called for each call that is closed, after its findings.
     """
 
@@ -47,43 +79,50 @@ class RecordingChecker:
         rules: Iterable[CheckRule] = RULES,
         *,
         clients: Iterable[str] = (),
+        on_finding: Callable[[Finding], object],
         on_over: Callable[[CallClosed], None] | None = None,
     ) -> None:
-        wanted = set(clients)
+        held = [one for one in rules if not one.clients or not set(clients).isdisjoint(one.clients)]
         self.tracker: Tracker = Tracker()
+        self._on_finding: Callable[[Finding], object] = on_finding
         self._on_over: Callable[[CallClosed], None] | None = on_over
         self._reported: SeenIds = SeenIds()
-        self._rules: dict[type, list[tuple[CheckRule, Callable[[Any], Violations]]]] = {}
-        for rule in rules:
-            if not rule.clients or wanted.intersection(rule.clients):
-                for kind in rule.events:
-                    self._rules.setdefault(kind, []).append((rule, rule.check))
+        self._all: RuleIndex = RuleIndex(held)
+        self._unscreened: RuleIndex = RuleIndex(one for one in held if one.screen is None)
 
-    def feed(self, line: RecordedLine) -> Iterator[Finding]:
-        """Take in a line, and yield what is wrong with it, and with what has ended by it."""
-        return self._findings(self.tracker.feed(line))
+    def feed(self, line: RecordedLine, screened: int = 0) -> None:
+        """Take in a line, and report what is wrong with it, and with what has ended by it.
 
-    def finish(self) -> Iterator[Finding]:
-        """Yield what is wrong with what has ended, now that the recording has."""
-        return self._findings(self.tracker.finish())
+        Args:
+            line: The line.
+            screened: The version of the protocol in which no rule that judges a message by itself finds
+                anything in this one; 0 if that is not known.
+        """
+        seen = self.tracker.connection
+        version = seen.spoken if seen.version is None else seen.version
+        is_screened = screened and screened == version
+        self._judge(self.tracker.feed(line), self._unscreened if is_screened else self._all)
 
-    def _findings(self, events: Iterable[Any]) -> Iterator[Finding]:
-        rules, on_over = self._rules, self._on_over
+    def finish(self) -> None:
+        """Report what is wrong with what has ended, now that the recording has."""
+        self._judge(self.tracker.finish(), self._all)
+
+    def _judge(self, events: Iterable[Any], rules: RuleIndex) -> None:
         for event in events:
-            for rule, check in rules.get(event.__class__, ()):
+            for rule, check in rules.of(event):
                 violations = check(event)
                 if violations:
-                    yield from self._placed(rule, event, violations)
-            if on_over is not None and event.__class__ is CallClosed:
-                on_over(event)
+                    self._report(rule, event, violations)
+            if self._on_over is not None and event.__class__ is CallClosed:
+                self._on_over(event)
 
-    def _placed(self, rule: CheckRule, event: Any, violations: Violations) -> Iterator[Finding]:
+    def _report(self, rule: CheckRule, event: Any, violations: Violations) -> None:
         """Make findings of what a rule reports about an event."""
         session, call, line = _place(event)
         for one in (violations,) if isinstance(violations, Violation) else violations or ():
             if one.once is not None and self._was_reported(rule, session, call, one.once):
                 continue
-            yield Finding(
+            finding = Finding(
                 rule=rule.id,
                 severity=rule.severity,
                 session=session and safe(session),
@@ -92,6 +131,7 @@ class RecordingChecker:
                 field=one.field,
                 message=safe(one.message),
             )
+            self._on_finding(finding)
 
     def _was_reported(
         self, rule: CheckRule, session: str | None, call: str | None, once: str
@@ -103,20 +143,19 @@ class RecordingChecker:
         return False
 
 
-def check_stream(stream: BinaryIO, **options: Any) -> Iterator[Finding]:
-    """Check a recording.
+def check_stream(stream: BinaryIO, **options: Any) -> list[Finding]:
+    """Check a recording, and return the findings.
 
     Args:
         stream: The recording's bytes.
         **options: `rules` and `clients`, as `RecordingChecker` takes them.
-
-    Returns:
-        The findings, as the recording is read.
     """
-    checker = RecordingChecker(**options)
+    found: list[Finding] = []
+    checker = RecordingChecker(**options, on_finding=found.append)
     for line in read_lines(stream):
-        yield from checker.feed(line)
-    yield from checker.finish()
+        checker.feed(line)
+    checker.finish()
+    return found
 
 
 @contextmanager
@@ -132,21 +171,22 @@ def rare_garbage_collection() -> Generator[None]:
 
 def _place(event: Any) -> tuple[str | None, str | None, int]:
     """Return the session, the call and the line that an event is about."""
-    if isinstance(event, UpdateArrived):
-        return event.session.id, event.call_id, event.line.number
-    if isinstance(event, (UpdateApplied, CallBegan)):
-        return event.session.id, event.call.id, event.line.number
-    if isinstance(event, (CallClosed, CallLeftOpen)):
-        return event.call.session.id, event.call.id, event.line
-    if isinstance(event, (PermissionAsked, PermissionDecided)):
-        question = event.question
-        session = question.session.id if question.session else None
-        return session, question.call_id, event.line.number
-    if isinstance(event, TurnEnded):
-        return event.turn.session.id, None, event.line.number
-    if isinstance(event, (TerminalUpdated, SessionUpdated, UnopenedSession)):
-        return event.session.id, None, event.line.number
-    if isinstance(event, (MessageSeen, LargeMessage)):
-        return event.session, None, event.line.number
-    line: Any = event.line
-    return None, None, line.number if isinstance(line, RecordedLine) else line
+    match event:
+        case UpdateArrived():
+            return event.session.id, event.call_id, event.line.number
+        case UpdateApplied() | CallBegan():
+            return event.session.id, event.call.id, event.line.number
+        case CallEvent():
+            return event.call.session.id, event.call.id, event.line
+        case PermissionAsked() | PermissionDecided():
+            session = event.question.session
+            return session and session.id, event.question.call_id, event.line.number
+        case TurnEnded():
+            return event.turn.session.id, None, event.line.number
+        case SessionEvent():
+            return event.session.id, None, event.line.number
+        case MessageSeen() | LargeMessage():
+            return event.session, None, event.line.number
+        case _:
+            line: Any = event.line
+            return None, None, line.number if isinstance(line, RecordedLine) else line

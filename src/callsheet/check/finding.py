@@ -65,6 +65,13 @@ class CheckRule(Struct, frozen=True, kw_only=True):
     fix: str
     """How to correct it."""
     check: Callable[[Any], Violations]
+    fields: frozenset[str] = frozenset()
+    """If there are any, it sees only those updates that arrive which have one of them."""
+    screen: Callable[[Any], object] | None = None
+    """For a rule that judges a message by itself: whether it may find anything in an event.
+
+    What was sent before can only excuse what such a rule finds, never make it worse.
+    """
     clients: tuple[str, ...] = ()
     """The clients that it is about. Such a rule applies only if one of them is asked for."""
     example: str = ""
@@ -88,15 +95,29 @@ class Finding(Struct, frozen=True, kw_only=True):
     message: str
 
 
-CHECKS: dict[str, tuple[tuple[type, ...], Callable[[Any], Violations]]] = {}
-"""The functions that `rule` has registered, with the types of their events, by the ids of their rules."""
+CHECKS: dict[str, dict[str, Any]] = {}
+"""The functions that `rule` has registered, with their events and fields, by the ids of their rules."""
 
 
-def rule(rule_id: str, *events: type) -> Callable[[Check], Check]:
-    """Register a function as the check of the rule with this id, for events of these types."""
+def rule(
+    rule_id: str,
+    *events: type,
+    fields: Iterable[str] = (),
+    screen: Callable[[Any], object] | bool = False,
+) -> Callable[[Check], Check]:
+    """Register a function as the check of the rule with this id.
+
+    Args:
+        rule_id: The id, as in `rules.toml`.
+        events: The types of the events that it is called with.
+        fields: It sees only those `UpdateArrived` whose update has one of them.
+        screen: See `CheckRule.screen`; True if the check itself is fast enough for that.
+    """
 
     def register(check: Check) -> Check:
-        CHECKS[rule_id] = events, check
+        screens = (check if screen else None) if isinstance(screen, bool) else screen
+        held = {"events": events, "check": check, "fields": frozenset(fields), "screen": screens}
+        CHECKS[rule_id] = held
         return check
 
     return register

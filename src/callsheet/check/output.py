@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import PurePath
 from typing import IO, Any, Protocol
 from urllib.parse import quote
-from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
 from msgspec import Struct, field
@@ -346,11 +345,15 @@ class JunitWriter(FindingWriter):
         if number > len(lines):
             lines.append(f"… and {number - len(lines):,} more")
         message = _attribute(f"{rule.title} ({plural(number, 'finding')})")
+        from xml.sax.saxutils import escape  # it imports a client of HTTP
+
         body = escape(_without_control("\n".join((*lines, f"fix: {rule.fix}"))))
         return f'<failure message={message} type="{rule.severity}">{body}</failure>'
 
 
 def _attribute(text: str) -> str:
+    from xml.sax.saxutils import quoteattr
+
     return quoteattr(_without_control(text))
 
 

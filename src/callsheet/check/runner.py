@@ -21,6 +21,7 @@ from callsheet.check.finding import CATEGORIES, SEVERITIES, CheckRule, Finding, 
 from callsheet.check.output import CheckedRecording, CheckOutcome, FindingWriter, SourceProblem
 from callsheet.check.rules import RULES
 from callsheet.check.scorecard import Scorecard, tool_of
+from callsheet.check.screening import screened
 from callsheet.observe.events import CallClosed
 from callsheet.observe.lines import read_lines
 from callsheet.observe.model import ObservedCall, text
@@ -201,7 +202,6 @@ def check_all(
     *,
     baseline: Baseline | None = None,
     fingerprints: bool = False,
-    opened: Callable[[RecordingSource, BinaryIO], BinaryIO] | None = None,
 ) -> CheckOutcome:
     """Check recordings one after another.
 
@@ -211,7 +211,6 @@ def check_all(
         writers: Receive everything but the end; the caller closes them.
         baseline: The findings that are known, and not written.
         fingerprints: Whether writers get fingerprints; with a baseline they always do.
-        opened: Replaces each opened stream by another, for example one that shows progress.
     """
     outcome = CheckOutcome(rules=tuple(rules), summary=Scorecard(rules))
     if fingerprints and baseline is None:
@@ -223,7 +222,7 @@ def check_all(
         try:
             with source.open() as stream, rare_garbage_collection():
                 run = _RecordingRun(source.path, outcome, writers, baseline)
-                run.check(opened(source, stream) if opened else stream)
+                run.check(stream, source.size)
         except OSError as exc:
             if isinstance(exc, BrokenPipeError):
                 raise  # nobody reads what we write
@@ -248,10 +247,10 @@ class _RecordingRun:
         self._baseline: Baseline | None = baseline
         # The rules were chosen by client before: here, all of them apply.
         self._checker: RecordingChecker = RecordingChecker(
-            outcome.rules, clients=CLIENTS, on_over=self._over
+            outcome.rules, clients=CLIENTS, on_finding=self._found, on_over=self._over
         )
 
-    def check(self, stream: BinaryIO) -> None:
+    def check(self, stream: BinaryIO, size: int) -> None:
         """Read it to its end. If reading fails, what was found until then is written as well."""
         path = self._recording.path
         self._outcome.summary.begin()
@@ -260,9 +259,9 @@ class _RecordingRun:
         for writer in self._writers:
             writer.begin(path)
         try:
-            for line in read_lines(stream):
-                for finding in self._checker.feed(line):
-                    self._found(finding)
+            with screened(stream, size) as verdicts:
+                for line in read_lines(stream):
+                    self._checker.feed(line, next(verdicts))
         except BrokenPipeError:
             raise
         except OSError:
@@ -272,8 +271,7 @@ class _RecordingRun:
 
     def _end(self) -> None:
         recording, tracker = self._recording, self._checker.tracker
-        for finding in self._checker.finish():
-            self._found(finding)
+        self._checker.finish()
         recording.protocol = tracker.connection.version
         recording.agent = tracker.connection.agent or None
         recording.calls, recording.lines = tracker.calls, tracker.line

@@ -18,6 +18,7 @@ MOST_TOOLS = 500
 
 OTHERS = "others"
 LEAK = "leak"
+ADVICE = "advice"
 _MOST_OPEN = 50_000
 LARGE = 1000
 """Net bytes of a call from which on its bytes on the wire count: each message has an overhead."""
@@ -26,24 +27,25 @@ _NAME = re.compile(r"[A-Za-z_][\w:-]{0,60}").fullmatch
 
 
 class Score(Struct):
-    """Figures of some calls. Sizes are those of the large calls only."""
+    """Figures of some calls. Sizes are those of the large calls only; advice counts apart from the rest."""
 
     calls: int = 0
     ended: int = 0
     complete: int = 0
     clean: int = 0
+    advised: int = 0
     leaks: int = 0
     wire_bytes: int = 0
     net_bytes: int = 0
 
-    def add(self, call: ObservedCall, found: set[str]) -> None:
-        """Count a call in. `found` are the categories of what is wrong with it."""
+    def add(self, call: ObservedCall, net: int, found: set[str]) -> None:
+        """Count a call in, with its net bytes. `found` are the categories of what is wrong with it."""
         self.calls += 1
         self.ended += call.ended is not None
         self.complete += "complete" not in found
-        self.clean += not found
+        self.clean += not found - {ADVICE}
+        self.advised += ADVICE in found
         self.leaks += LEAK in found
-        net = net_bytes(call)
         if net >= LARGE:
             self.net_bytes += net
             self.wire_bytes += call.wire_bytes
@@ -81,7 +83,7 @@ class Scorecard:
         if finding.call is None or len(self._found) > _MOST_OPEN:
             return
         its = self._found.setdefault((finding.session or "", finding.call), set())
-        its.add(finding.rule.partition("/")[0])
+        its.add(ADVICE if finding.severity == "advice" else finding.rule.partition("/")[0])
         if is_leak(finding.rule):
             its.add(LEAK)
 
@@ -93,8 +95,9 @@ class Scorecard:
         tool = tool_of(call)
         if tool not in agent.tools and len(agent.tools) >= MOST_TOOLS:
             tool = OTHERS
-        agent.all.add(call, found)
-        agent.tools.setdefault(tool, Score()).add(call, found)
+        net = net_bytes(call)
+        agent.all.add(call, net, found)
+        agent.tools.setdefault(tool, Score()).add(call, net, found)
 
     def _agent(self, name: str) -> AgentScore:
         name = _shown_name(name) or "unknown agent"
@@ -136,7 +139,7 @@ class ScorecardRow(Struct, frozen=True):
     cells: tuple[str, ...]
 
 
-HEADS = ("calls", "ended", "complete", "clean", "wire", "leaks")
+HEADS = ("calls", "ended", "complete", "clean", "advice", "wire", "leaks")
 
 
 def rows(summary: Scorecard, most_tools: int | None = None) -> Iterator[ScorecardRow]:
@@ -158,6 +161,7 @@ def _cells(score: Score, summary: Scorecard) -> tuple[str, ...]:
         _share(score.ended, score.calls),
         _share(score.complete, score.calls) if summary.judges_complete else "–",
         _share(score.clean, score.calls),
+        f"{score.advised:,}",
         "–" if wire is None else f"{wire:,.1f}×" if wire < 99.95 else f"{wire:,.0f}×",
         f"{score.leaks:,}" if summary.judges_leaks else "–",
     )
@@ -176,8 +180,8 @@ def _share(part: int, whole: int) -> str:
 def markdown(summary: Scorecard, totals: str) -> str:
     """Return the card for a README, or a comment of CI."""
     lines = [
-        "| agent, tool | calls | ended | complete | clean | bytes on the wire per byte | with secrets |",
-        "|---|--:|--:|--:|--:|--:|--:|",
+        "| agent, tool | calls | ended | complete | clean | advice | bytes sent per byte | with secrets |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for row in rows(summary):
         name = _escaped(row.name)

@@ -1,11 +1,10 @@
-"""The checker's second opinion on exit codes and secrets, independent of the code that it judges.
+"""The checker's second opinion on secrets, independent of the code that it judges.
 
-The tap reads exit codes by `callsheet.observe.exit_codes` and hides secrets by `callsheet.redaction`. If the
-checker used only these, whatever they miss would pass both: "nothing found" behind the tap would be no more
-than the tap's own opinion. So this module shares nothing with them, and a test holds that.
+The tap hides secrets by `callsheet.redaction`. If the checker used only that, whatever it misses would pass
+both: "nothing found" behind the tap would be no more than the tap's own opinion. So this module shares
+nothing with it, and a test holds that.
 
-It knows little, but what it knows is beyond doubt: a field that is called an exit code, a line that is
-nothing else, and forms of secrets that can't be taken for anything else.
+It knows little, but what it knows is beyond doubt: forms of secrets that can't be taken for anything else.
 """
 
 from __future__ import annotations
@@ -14,118 +13,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import import_module
 from typing import Any, NamedTuple
-
-from callsheet.observe.model import ObservedCall, many, obj
-
-# Exit codes
-
-_FIELDS = (
-    "exit_code",
-    "exitCode",
-    "exit_status",
-    "exitStatus",
-    "returncode",
-    "exit",
-    "return_code",
-    "returnCode",
-)
-_HOLDERS = (
-    "exitStatus",
-    "exit_status",
-    "metadata",
-    "result",
-    "output",
-    "details",
-    "structuredContent",
-    "toolResult",
-)
-_LINE = re.compile(
-    r"(?i)\W*(?:(?:the )?(?:command|process|error|shell)\W{1,3}(?:[a-z]+ ){0,3})?"
-    r"(?:exit(?:ed)?(?: with)?[ _-]?(?:code|status)|(?:exited )?with code|return[ _-]?code"
-    r"|(?<=[(\[<])exit(?:ed)?)\W{1,5}(?P<code>\d{1,3})\W*"
-).fullmatch
-_TEXTS = ("output", "result", "text", "error", "stderr")
-_SAYS_NO = re.compile(
-    r"(?:^|[\s;&|(/])(?:[efp]?grep|rg|ag|ack|diff|cmp|test|which|command|find|git|\[\[?)(?=\s|$)"
-)
-"""Programs whose exit code 1 means "no"."""
-_PRINTS_ONE = re.compile(
-    r"(?i)(?:exit|return)[ _-]?(?:code|status)|\$\?|\bcat\b|\b(?:head|tail)\b"
-).search
-"""Whether a command may itself have printed such a line."""
-_OTHERS = r"^pid$|(?:shell|bash|task|process|job|session|terminal)(?:_id|Id)$"
-"""An argument that names another process, which the result is about."""
-_EDGE = 400
-_GOES_ON = -1
-_RUN = ("command", "cmd", "script", "code")
-
-
-class ExitEvidence(NamedTuple):
-    """An exit code that means a failure, and the field that has it."""
-
-    code: int
-    field: str
-
-
-def failure_of(call: ObservedCall) -> ExitEvidence | None:
-    """Return the exit code by which a call's command failed, if there is one."""
-    command = _command(call)
-    if call.is_background or any(
-        re.search(_OTHERS, str(key)) for key in obj(call.fields.get("rawInput"))
-    ):
-        return None
-    codes = list(_fields(call)) or list(_lines(call, command))
-    for code, field in codes:
-        is_no = code == 1 and _SAYS_NO.search(command)
-        if code not in (0, _GOES_ON) and not is_no:
-            return ExitEvidence(code, field)
-    return None
-
-
-def _command(call: ObservedCall) -> str:
-    raw = call.fields.get("rawInput")
-    found = next((obj(raw)[key] for key in _RUN if key in obj(raw)), raw)
-    words = many(found) or [found]
-    return " ".join(word for word in words if isinstance(word, str))
-
-
-def _fields(call: ObservedCall) -> Iterator[tuple[int, str]]:
-    for fields in _objects(call.fields.get("rawOutput")):
-        for name in _FIELDS:
-            if type(code := fields.get(name)) is int:
-                yield code, f"update.rawOutput.{name}"
-
-
-def _lines(call: ObservedCall, command: str) -> Iterator[tuple[int, str]]:
-    if _PRINTS_ONE(command) or not (command or call.fields.get("kind") == "execute"):
-        return
-    raw = call.fields.get("rawOutput")
-    for item in many(call.fields.get("content")):
-        yield from (
-            (code, "update.content") for code in _in_text(obj(obj(item).get("content")).get("text"))
-        )
-    for value in (raw, *(fields.get(name) for fields in _objects(raw) for name in _TEXTS)):
-        yield from ((code, "update.rawOutput") for code in _in_text(value))
-
-
-def _objects(raw: Any) -> Iterator[dict[str, Any]]:
-    for fields in map(obj, many(raw) or [raw]):
-        yield fields
-        yield from (obj(fields.get(name)) for name in _HOLDERS)
-
-
-def _in_text(value: Any) -> Iterator[int]:
-    """Yield the codes on the first line and the last, where agents write how a command ended."""
-    if not isinstance(value, str):
-        return
-    for edge, place in ((value[:_EDGE], 0), (value[-_EDGE:], -1)):
-        lines = [line for line in edge.splitlines() if line.strip(" `\t\r")]
-        if lines and (match := _LINE(lines[place].strip())) is not None:
-            yield int(match["code"])
-
-
-# Secrets
 
 
 class SecretForm(NamedTuple):
@@ -175,12 +65,18 @@ def secrets_in(value: Any, spared: Callable[[str], str] = str) -> set[str]:
 
 def has_hint(data: bytes) -> bool:
     """Whether `secrets_in` could find anything in a value, by its JSON: none of a hint is ever escaped."""
-    text = data.decode()
-    for hint, _ in _HINTS:
-        if hint in text:
-            return True
-    text = text.lower()
-    return any(name in text for name in _NAMES)
+    return _any_hint().Match(data) is not None
+
+
+@cache
+def _any_hint() -> Any:
+    """Return all hints as one automaton, which reads a text once."""
+    re2: Any = import_module("re2")
+    hints = "|".join(re.escape(hint) for hint, _ in _HINTS)
+    found = re2.Set.SearchSet()
+    found.Add(f"{hints}|(?i:{'|'.join(map(re.escape, _NAMES))})")
+    found.Compile()
+    return found
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -7,6 +7,7 @@ command is run.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -32,17 +33,19 @@ def main() -> None:
 def _run(arguments: list[str]) -> int:
     """Run a command. What an editor waits for is started before click is imported."""
     started = None
-    if arguments[:1] in (["agent"], ["record"], ["tap"]):
-        from callsheet.cli import start
-
-        code, started = start.early(arguments)
-        if code is not None:
-            return code
-    from callsheet.cli.app import run
-
     try:
+        if arguments[:1] in (["agent"], ["record"], ["tap"]):
+            gc.disable()  # until they serve: what is imported stays, and looking for garbage takes long
+            from callsheet.cli import start
+
+            code, started = start.early(arguments)
+            if code is not None:
+                return code
+        from callsheet.cli.app import run
+
         return run(started)
     finally:
+        gc.enable()
         if started is not None:
             started.discard()
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 @history_option
 @locale_option
 @tools_option
-@click.option("--script", metavar="FILE.json", help="Play a script, whatever is typed.")
 @click.option(
     "--handler", metavar="MODULE:CLASS", help="A handler of your own; FILE.py:CLASS is fine, too."
 )
@@ -43,7 +42,6 @@ def command(
     history: str | None,
     locale: str | None,
     tools_file: str | None,
-    script: str | None,
     handler: str | None,
 ) -> int:
     """Serve an editor that speaks ACP, on stdin and stdout.
@@ -57,7 +55,6 @@ def command(
             permission=cast("Mode", permission),
             locale=locale,
             tools=tools_file,
-            script=script,
             handler=handler,
             history=history_factory(history),
         )

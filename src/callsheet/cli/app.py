@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
+from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,40 +16,85 @@ from callsheet import __version__
 if TYPE_CHECKING:
     from callsheet.cli.start import StartedAgent
 
-COMMANDS = {
-    "agent": "Serve an editor that speaks ACP, on stdin and stdout.",
-    "call": "Run one tool and show what it does.",
-    "tools": "List the tools: what they do and what they take.",
-    "history": "List the calls that were made, and look after them.",
-    "show": "Show all that is known of one call.",
-    "replay": "Replay a session, as an editor would have received it.",
-    "demo": "Watch a real agent at work: a client and an agent over stdio, as cards.",
-    "tap": "Stand in front of any agent: complete, slim and safe reports.",
-    "repair": "Write a recording as the tap would have shown it.",
-    "record": "Run any agent and record its traffic, every byte untouched.",
-    "check": "Find what is wrong with a recording of tool calls.",
-    "lint": "Find tools that break the result standard.",
+START = "Start here: callsheet demo"
+
+GROUPS = {
+    "Try it": {
+        "demo": ("demo:command", "Watch a poor agent become a good one, in five seconds."),
+        "setup": ("setup:command", "Print or write the settings for your editor."),
+        "doctor": ("doctor:command", "Say what is installed, found, wrong."),
+    },
+    "In your editor": {
+        "tap": ("tap:tap", "Stand in front of any agent: complete, slim and safe reports."),
+        "record": ("tap:record", "Run any agent and record its traffic, every byte untouched."),
+        "agent": ("agent:command", "Serve an editor that speaks ACP, on stdin and stdout."),
+    },
+    "Look at calls": {
+        "view": (
+            "view:command",
+            "Look at a recording or a session: on the terminal, or as one page.",
+        ),
+        "history": ("history:command", "List the calls that were made, and look after them."),
+        "show": ("show:command", "Show all that is known of one call."),
+        "replay": ("replay:command", "Replay a session, as an editor would have received it."),
+        "check": ("check:command", "Find what is wrong with a recording of tool calls."),
+        "repair": ("tap:repair", "Write a recording as the tap would have shown it."),
+    },
+    "Write tools": {
+        "call": ("call:command", "Run one tool and show what it does."),
+        "tools": ("tools:command", "List the tools: what they do and what they take."),
+        "lint": ("lint:command", "Find tools that break the result standard."),
+    },
 }
+"""The commands, in groups: `module:name` of each below `callsheet.cli`, and what it does."""
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by name, and imports one only to run it."""
+    """A group that knows its commands by name, and imports one only to run it.
+
+    Args:
+        lazy: By their names, `module:name` of each below `callsheet.cli`, and what it does.
+    """
+
+    def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]], **options: Any) -> None:
+        commands = [click.Command(name, short_help=text) for name, (_, text) in lazy.items()]
+        super().__init__(*args, commands=commands, **options)
+        self._lazy: Mapping[str, tuple[str, str]] = lazy
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names of all commands."""
-        return list(COMMANDS)
+        return list(self._lazy)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Import the module of the command that is named, and return its `command`."""
+        """Import the command that is named."""
         name, known, rest = super().resolve_command(ctx, args)
-        return name, known and import_module(f"callsheet.cli.{name}").command, rest
+        if name is not None and known is not None:
+            module, _, attribute = self._lazy[name][0].partition(":")
+            known = getattr(import_module(f"callsheet.cli.{module}"), attribute)
+        return name, known, rest
+
+
+class AllCommands(LazyGroup):
+    """The commands of `callsheet` itself, whose help has them in groups."""
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """Write the commands in groups, and which one to begin with."""
+        has_colour = "NO_COLOR" not in os.environ
+        formatter.write(f"\n{click.style(START, bold=True) if has_colour else START}\n")
+        for title, commands in GROUPS.items():
+            with formatter.section(click.style(title, "cyan") if has_colour else title):
+                formatter.write_dl([(name, text) for name, (_, text) in commands.items()])
 
 
 @click.group(
-    cls=LazyGroup,
-    commands=[click.Command(name, short_help=text) for name, text in COMMANDS.items()],
+    cls=AllCommands,
+    lazy={name: found for group in GROUPS.values() for name, found in group.items()},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="callsheet")

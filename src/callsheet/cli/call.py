@@ -49,6 +49,13 @@ if TYPE_CHECKING:
     metavar="S",
     help="Seconds after which the tool is stopped.",
 )
+@click.option(
+    "--allow-host",
+    "hosts",
+    multiple=True,
+    metavar="HOST",
+    help="Let fetch reach a host, an address or a network that is not public. May be repeated.",
+)
 @tools_option
 @history_option
 def command(
@@ -60,6 +67,7 @@ def command(
     locale: str | None,
     cwd: str,
     timeout: float | None,
+    hosts: tuple[str, ...],
     tools_file: str | None,
     history: str | None,
 ) -> int:
@@ -89,7 +97,9 @@ def command(
         use_rules(where)
     form = cast("Format", format_)
     return run(
-        CallPlan(tool, arguments, tools, form, int(protocol), locale, where, timeout, history)
+        CallPlan(
+            tool, arguments, tools, form, int(protocol), locale, where, timeout, history, hosts
+        )
     )
 
 

@@ -1,22 +1,31 @@
-"""`callsheet check`: what is wrong with recordings of tool calls."""
+"""`callsheet check`: what is wrong with recordings of tool calls.
+
+As text, findings are grouped by recording and call. What repeats is folded: of each rule, the findings of a
+few calls are written out, and the others are counted. `callsheet.check.output` has the formats for machines.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import click
 
 from callsheet import __version__
 from callsheet.check.baseline import BadBaseline, Baseline
-from callsheet.check.finding import SEVERITIES, CheckRule, Severity
+from callsheet.check.finding import SEVERITIES, CheckRule, Finding, Severity, shown
 from callsheet.check.output import (
+    CheckedRecording,
     CheckOutcome,
     FindingWriter,
     JsonWriter,
     JunitWriter,
     SarifWriter,
+    totals,
 )
 from callsheet.check.runner import (
     CLIENTS,
@@ -28,13 +37,30 @@ from callsheet.check.runner import (
     named,
     why,
 )
-from callsheet.cli.check_output import CardWriter, TextWriter, explain, show_rules
+from callsheet.check.scorecard import HEADS, Scorecard, markdown, rows
 from callsheet.cli.options import usage_errors
-from callsheet.cli.output import Page, visible
+from callsheet.cli.output import Page, Part, TableColumn, visible
 from callsheet.cli.settings import use_rules
+from callsheet.observe.lines import read_lines
+from callsheet.observe.model import ObservedCall, text
 from callsheet.report.humanize import plural
+from callsheet.report.json import JsonObject, is_object
 
 FORMATS = ("text", "json", "sarif", "junit")
+STYLES = {"error": "bold red", "warning": "yellow", "advice": "cyan"}
+
+SHOWN = 3
+"""Calls of a recording for which one rule's findings are written out; more are only counted."""
+
+TOOLS = 8
+LONGEST_TITLE = 70
+LONGEST_EXCERPT = 60
+
+LARGEST_TO_QUOTE = 64 << 20
+"""Bytes of a recording that is read once more for excerpts of what is wrong."""
+
+Key = tuple[str | None, str | None]
+"""A call: its session and its id."""
 
 
 @click.command()
@@ -180,3 +206,188 @@ def read_baseline(path: str, *, may_be_new: bool) -> Baseline:
         raise click.UsageError(f"there is no baseline {path}; --update-baseline makes it") from None
     except (OSError, BadBaseline) as exc:
         raise click.UsageError(f"{path}: {why(exc)}") from None
+
+
+# Findings as text
+
+
+class TextWriter(FindingWriter):
+    """Write the findings of each recording when it is read. With `show_all`, nothing is folded."""
+
+    def __init__(self, page: Page, rules: tuple[CheckRule, ...], *, show_all: bool = False) -> None:
+        self._page: Page = page
+        self._fixes: dict[str, str] = {rule.id: rule.fix for rule in rules}
+        """How to fix what breaks a rule, until it was shown."""
+        self._all: bool = show_all
+        self._has_folded: bool = False
+        self._groups: dict[Key, list[Finding]] = {}
+        self._titles: dict[Key, str] = {}
+        self._shown: Counter[str] = Counter()
+        self._folded: Counter[str] = Counter()
+
+    def begin(self, path: str) -> None:
+        """Forget the last recording."""
+        del path
+        for one in (self._groups, self._titles, self._shown, self._folded):
+            one.clear()
+
+    def found(self, finding: Finding, title: str, fingerprint: str) -> None:
+        """Store a finding to be written out, or count it."""
+        del fingerprint
+        key, rule = (finding.session, finding.call), finding.rule
+        is_new = all(one.rule != rule for one in self._groups.get(key, ()))
+        if not self._all and (not is_new or self._shown[rule] >= SHOWN):
+            self._folded[rule] += 1
+            return
+        self._shown[rule] += 1
+        self._groups.setdefault(key, []).append(finding)
+        self._titles[key] = title or self._titles.get(key, "")
+
+    def over(self, call: ObservedCall) -> None:
+        """Store the last title of a call, which is the most informative."""
+        key, title = (call.session.id, call.id), text(call.fields.get("title"))
+        if key in self._titles and title:
+            self._titles[key] = title
+
+    def end(self, recording: CheckedRecording) -> None:
+        """Write the recording, if there is something to report about it."""
+        if not self._groups:
+            return
+        facts = [visible(shown(recording.agent))] if recording.agent else []
+        facts += [f"ACP {recording.protocol}"] if recording.protocol is not None else []
+        facts.append(plural(recording.calls, "call"))
+        self._page.line((visible(recording.path), "bold"), (f"  {', '.join(facts)}", "dim"))
+        excerpts = _lines_of(
+            recording.path, {one.line for its in self._groups.values() for one in its}
+        )
+        for key, findings in sorted(
+            self._groups.items(), key=lambda item: min(one.line for one in item[1])
+        ):
+            self._write_call(*key, self._titles[key])
+            for finding in sorted(findings, key=lambda finding: finding.line):
+                self._write_finding(recording.path, finding, excerpts.get(finding.line))
+        for rule, number in sorted(self._folded.items()):
+            self._has_folded = True
+            self._page.line((f"… and {number:,} more of {rule}", "dim"), indent=2)
+        self._page.line()
+
+    def close(self, outcome: CheckOutcome) -> None:
+        """Write the score card, and the line at the end."""
+        if self._has_folded:
+            self._page.line(("--all writes out what is folded.", "dim"))
+            self._page.line()
+        show_totals(self._page, outcome, TOOLS)
+
+    def _write_call(self, session: str | None, call: str | None, title: str) -> None:
+        if call is None:
+            name = f"session {visible(session)}" if session else "the recording"
+            self._page.line((name, "bold"), indent=2)
+            return
+        name = visible(shown(title, LONGEST_TITLE)) if title else "a call without a title"
+        style = "bold" if title else "italic"
+        self._page.line((name, style), (f"  {visible(call)}", "dim"), indent=2)
+
+    def _write_finding(self, path: str, finding: Finding, message: JsonObject | None) -> None:
+        style = STYLES[finding.severity]
+        self._page.line(
+            (f"{finding.severity:<8}", style),
+            (f"{finding.rule}  ", style.removeprefix("bold ")),
+            (visible(finding.message), ""),
+            indent=4,
+        )
+        place, excerpt = f"{visible(path)}:{finding.line}", _excerpt(message, finding.field)
+        field = f"  {visible(finding.field)}" if finding.field else ""
+        self._page.line((place, "cyan"), (f"{field}{excerpt}", "dim"), indent=12, wrap=False)
+        if fix := self._fixes.pop(finding.rule, ""):
+            self._page.line(("fix: ", "green"), (fix, ""), indent=12)
+
+
+def _lines_of(path: str, wanted: set[int]) -> dict[int, JsonObject]:
+    """Return the messages on some lines of a recording, for excerpts; none of what is large or no file."""
+    found: dict[int, JsonObject] = {}
+    with suppress(OSError):
+        if Path(path).is_file() and Path(path).stat().st_size <= LARGEST_TO_QUOTE:
+            with Path(path).open("rb") as stream:
+                for line in read_lines(stream):
+                    if line.number in wanted and line.message is not None:
+                        found[line.number] = line.message
+    return found
+
+
+def _excerpt(message: JsonObject | None, field: str | None) -> str:
+    """Return what stands in a field that breaks a rule, cut and without secrets."""
+    value: Any = message
+    names = (field or "").split(".")
+    if names[0] == "update":
+        names = ["params", *names]
+    for name in names:
+        value = value.get(name) if is_object(value) else None
+    if value is None:
+        return ""
+    return f" = {visible(shown(json.dumps(value, ensure_ascii=False), LONGEST_EXCERPT))}"
+
+
+# The score card
+
+
+class CardWriter(FindingWriter):
+    """Shows the score card at the end, and nothing before: the other methods do nothing."""
+
+    def __init__(self, page: Page, form: str) -> None:
+        self._page: Page = page
+        self._form: str = form
+
+    def close(self, outcome: CheckOutcome) -> None:
+        """Show the card."""
+        if self._form == "markdown":
+            sys.stdout.write(markdown(outcome.summary, totals(outcome)))
+            return
+        show_totals(self._page, outcome)
+
+
+def show_totals(page: Page, outcome: CheckOutcome, most_tools: int | None = None) -> None:
+    """Show the score card, and the line at the end."""
+    if outcome.calls:
+        show_card(page, outcome.summary, most_tools)
+        page.line()
+    if outcome.recordings or not outcome.problems:
+        page.line((totals(outcome), "yellow" if outcome.findings else "green"))
+
+
+def show_card(page: Page, summary: Scorecard, most_tools: int | None = None) -> None:
+    """Show the score card; of each agent, only the tools that were called most."""
+    columns = [TableColumn(fills=True), *(TableColumn(head.upper(), right=True) for head in HEADS)]
+    lines: list[list[str | Part]] = []
+    for row in rows(summary, most_tools):
+        style = "" if row.is_tool else "bold"
+        name = (f"  {visible(row.name)}", "cyan") if row.is_tool else (visible(row.name), style)
+        lines.append([name, *((cell, style) for cell in row.cells)])
+    page.table(columns, lines)
+
+
+# Rules
+
+
+def show_rules(page: Page, rules: tuple[CheckRule, ...]) -> None:
+    """List rules: how bad it is to break each, what it is called, and what is wrong then."""
+    found = [
+        ((severity, STYLES[severity]), rule.id, (rule.title, "dim"))
+        for severity in SEVERITIES
+        for rule in rules
+        if rule.severity == severity
+    ]
+    page.table((TableColumn(), TableColumn(), TableColumn(wraps=True)), found, header=False)
+
+
+def explain(page: Page, rules: tuple[CheckRule, ...]) -> None:
+    """Show for each rule what the protocol demands, the harm of breaking it, the fix, and an example."""
+    for rule in rules:
+        client = f", with --client {' or '.join(rule.clients)}" if rule.clients else ""
+        page.rule(
+            (rule.id, "bold"),
+            (f"  {rule.severity}", STYLES[rule.severity]),
+            (client, "dim"),
+            title=rule.title,
+            facts=(("Protocol:", rule.protocol), ("Why:", rule.harm), ("Fix:", rule.fix)),
+            examples=[("Example:", rule.example)] if rule.example else (),
+        )

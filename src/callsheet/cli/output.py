@@ -11,15 +11,15 @@ import json
 import os
 import re
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
+from itertools import zip_longest
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING, BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TextIO
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.table import Column, Table
+    from rich.console import Console
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 """Characters that move the cursor, change colours, or reorder the text around them."""
@@ -124,25 +124,17 @@ def fit(console: Console) -> None:
             console.size = (max(2, columns - 1), rows)  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def new_table(*columns: Column, expand: bool, show_header: bool = True) -> Table:
-    """Return an empty table without borders.
+class TableColumn(NamedTuple):
+    """A column of a table: its name, its style as rich names it, and how it is set on a terminal."""
 
-    Args:
-        columns: Its columns. With `expand`, the one with a `ratio` gets what the others leave, and is cut.
-        expand: Whether it takes the width of a terminal; in a pipe, nothing is cut.
-        show_header: Whether the columns are named.
-    """
-    from rich.table import Table
-
-    return Table(
-        *columns,
-        box=None,
-        show_header=show_header,
-        padding=(0, 2, 0, 0),
-        pad_edge=False,
-        header_style="dim",
-        expand=expand,
-    )
+    name: str = ""
+    style: str = ""
+    right: bool = False
+    """Whether it is set to the right."""
+    fills: bool = False
+    """Whether it gets the room that the others leave, and is cut there."""
+    wraps: bool = False
+    """Whether text that is too long is wrapped."""
 
 
 class Page:
@@ -155,6 +147,11 @@ class Page:
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream: TextIO = stream or sys.stdout
         self._console: Console | None = console_for(stream) if is_terminal(stream) else None
+
+    @property
+    def width(self) -> int:
+        """The columns of the terminal; of a pipe, as many as anybody wants."""
+        return sys.maxsize if self._console is None else self._console.width
 
     @property
     def is_terminal(self) -> bool:
@@ -177,18 +174,63 @@ class Page:
         else:
             self._console.print(text, soft_wrap=True)
 
-    def print(self, renderable: RenderableType) -> None:
-        """Write one of rich's renderables, such as a table; as plain text into a pipe."""
-        if self._console is not None:
-            self._console.print(renderable, width=min(WIDEST, self._console.width))
-            return
-        from rich.console import Console
+    def table(
+        self,
+        columns: Sequence[TableColumn],
+        rows: Iterable[Sequence[str | Part]],
+        *,
+        header: bool = True,
+    ) -> None:
+        """Write a table without borders. A cell is a text, which may have several lines, or one with a style.
 
-        plain = Console(color_system=None, width=10_000, highlight=False, legacy_windows=False)
-        with plain.capture() as captured:
-            plain.print(renderable)
-        for row in captured.get().splitlines():
-            self._stream.write(f"{row.rstrip()}\n")
+        Into a pipe, columns are as wide as what is in them, and nothing is cut.
+        """
+        parts = [[(cell, "") if isinstance(cell, str) else cell for cell in row] for row in rows]
+        if self._console is None:
+            if header:
+                parts.insert(0, [(column.name, "") for column in columns])
+            self._plain_table([column.right for column in columns], parts)
+            return
+        from rich.table import Column, Table
+        from rich.text import Text
+
+        set_up = (
+            Column(
+                column.name,
+                style=column.style,
+                justify="right" if column.right else "left",
+                ratio=1 if column.fills else None,
+                no_wrap=not column.wraps,
+                overflow="fold" if column.wraps else "ellipsis",
+            )
+            for column in columns
+        )
+        table = Table(
+            *set_up,
+            box=None,
+            show_header=header,
+            padding=(0, 2, 0, 0),
+            pad_edge=False,
+            header_style="dim",
+            expand=any(column.fills for column in columns),
+        )
+        for row in parts:
+            table.add_row(*(Text(text, style) for text, style in row))
+        self._console.print(table, width=min(WIDEST, self._console.width))
+
+    def _plain_table(self, right: Sequence[bool], rows: Iterable[Sequence[Part]]) -> None:
+        lines = [
+            line
+            for row in rows
+            for line in zip_longest(*(text.split("\n") for text, _ in row), fillvalue="")
+        ]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        for line in lines:
+            cells = [
+                text.rjust(width) if is_right else text.ljust(width)
+                for text, width, is_right in zip(line, widths, right, strict=True)
+            ]
+            self._stream.write("  ".join(cells).rstrip() + "\n")
 
     def rule(
         self,
@@ -210,11 +252,5 @@ class Page:
 
     def facts(self, facts: Iterable[tuple[str, str]], style: str = "dim") -> None:
         """Write names and what is known by them, in two columns. The names get the style."""
-        from rich.table import Column
-        from rich.text import Text
-
-        columns = Column(style=style, no_wrap=True), Column(overflow="fold")
-        table = new_table(*columns, expand=False, show_header=False)
-        for name, text in facts:
-            table.add_row(name, Text("\n".join(map(visible, text.split("\n")))))
-        self.print(table)
+        rows = [(name, "\n".join(map(visible, text.split("\n")))) for name, text in facts]
+        self.table((TableColumn(style=style), TableColumn(wraps=True)), rows, header=False)

@@ -47,6 +47,13 @@ def _entries(store: Store, session_id: str) -> Iterator[StoredCall | StoredMessa
         after = last.head.position if isinstance(last, StoredCall) else last.position
 
 
+def stored_lines(store: Store, session_id: str) -> Iterator[bytes]:
+    """Yield a stored session as the lines that a client of ACP v1 is sent."""
+    replay = Replay(session_id, Peer())
+    for entry in _entries(store, session_id):
+        yield from replay.lines(entry)
+
+
 def _as_lines(entries: Iterator[StoredCall | StoredMessage], replay: Replay) -> None:
     for entry in entries:
         for line in replay.lines(entry):

@@ -30,7 +30,7 @@ from callsheet.runtime.sanitizer import GuardSettings
 from callsheet.runtime.sinks import PipeSink, Sink
 from callsheet.tools.errors import NotPermitted
 from callsheet.tools.result import ToolResult
-from callsheet.tools.session import Session
+from callsheet.tools.session import Session, ToolSettings
 from callsheet.tools.stdio_guard import OwnStdio, own_stdio
 from callsheet.tools.tool import Tool
 
@@ -57,6 +57,8 @@ class CallPlan(NamedTuple):
     cwd: str
     timeout: float | None
     history: str | None = None
+    hosts: tuple[str, ...] = ()
+    """Hosts that `fetch` may reach though they are not public."""
 
 
 def run(plan: CallPlan) -> int:
@@ -150,6 +152,7 @@ class Runner:
             sinks=[*self._sinks, *stored],
             on_lost=on_lost,
             locale=self._plan.locale,
+            tool_settings=ToolSettings(private_hosts=self._plan.hosts),
             # A card is for a person; lines are for clients, some of which take no long ones.
             guard=GuardSettings(limits=ROOMY if self._board is not None else SAFE),
         )

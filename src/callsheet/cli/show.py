@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from callsheet.cli.amounts import ago, local_time
-from callsheet.cli.cards.body import MOST_ROWS, plain_lines
+from callsheet.cli.cards.body import plain_lines
 from callsheet.cli.history.lists import whole_object
 from callsheet.cli.history.lookup import find_call, opened
 from callsheet.cli.options import format_option, history_option
@@ -33,9 +33,8 @@ _SHOWN = ("startedAt", "endedAt", "durationMs", "reason", "truncated")
 @format_option(
     "pretty json", "pretty: for people. json: ACP's tool_call, and its terminals.", "pretty"
 )
-@click.option("--full", is_flag=True, help="On a terminal, leave nothing out of a long output.")
 @history_option
-def command(call: str, session: str | None, format_: str, full: bool, history: str | None) -> None:
+def command(call: str, session: str | None, format_: str, history: str | None) -> None:
     """Show all that is known of one call.
 
     ID is a call's id, its beginning or its end, if no other call has the same, or last.
@@ -46,11 +45,10 @@ def command(call: str, session: str | None, format_: str, full: bool, history: s
     if format_ == "json":
         write_json(whole_object(found, its_session))
         return
-    _show(found, "" if its_session is None else its_session.cwd, full=full)
-    page, most = Page(), MOST_ROWS if is_terminal() and not full else sys.maxsize
+    _show(found, "" if its_session is None else its_session.cwd)
+    page = Page()
     page.line()
-    facts = facts_about(found, its_session, time.time())
-    page.facts((name, _cut(text, most)) for name, text in facts)
+    page.facts(facts_about(found, its_session, time.time()))
 
 
 # What is known
@@ -87,24 +85,15 @@ def facts_about(call: StoredCall, session: StoredSession | None, now: float) -> 
 # Showing
 
 
-def _show(call: StoredCall, cwd: str, *, full: bool) -> None:
-    """Show a call's card; in a pipe, what a card shows."""
+def _show(call: StoredCall, cwd: str) -> None:
+    """Show a call's card, and leave nothing out of it; in a pipe, what a card shows."""
     report = call.record.report
     terminal_of = {one.terminal_id: one.state() for one in call.record.terminals}.get
     if is_terminal():
         from callsheet.cli.cards.card import ended_card
 
         console = console_for()
-        most = sys.maxsize if full else MOST_ROWS
-        console.print(ended_card(report, terminal_of, console.width, cwd, most))
+        console.print(ended_card(report, terminal_of, console.width, cwd, sys.maxsize))
         return
     for line in plain_lines(report, terminal_of, cwd):
         write(line)
-
-
-def _cut(text: str, most: int) -> str:
-    lines = text.split("\n")
-    left = len(lines) - most
-    return "\n".join(lines[:most]) + (
-        f"\n… {left:,} lines left out; --full shows all" if left > 0 else ""
-    )

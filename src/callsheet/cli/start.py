@@ -2,8 +2,8 @@
 
 Importing click takes longer than everything else that `tap` does before it is ready. So the arguments are
 split at `--`, the agent that follows it is started, and click reads our own options while the agent starts
-up. If click then refuses an option, the agent is ended before anything was passed to it. `callsheet agent`
-without options needs no click at all. Nothing here may import click, or anything else that is slow.
+up. If click then refuses an option, the agent is ended. `callsheet agent` without options needs no click at
+all. Nothing here may import click, or anything else that is slow.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from itertools import pairwise
 TYPE_CHECKING = False  # importing it would take longer than the rest
 if TYPE_CHECKING:
     from callsheet.history.history import History
+    from callsheet.history.rows import Retention
     from callsheet.tap.stdio import Between
+
+_HINT = """\
+callsheet {} stands between an editor and an agent, which speak ACP, which is JSON, on stdin and stdout.
+Let your editor start it: callsheet setup zed --tap AGENT prints the settings. To leave: Ctrl-D.
+"""
 
 
 class StartedAgent:
@@ -54,6 +60,8 @@ def early(arguments: Sequence[str]) -> tuple[int | None, StartedAgent | None]:
     from callsheet.processes.child import CannotStart
     from callsheet.tap.stdio import Between
 
+    if os.isatty(0):
+        os.write(2, _HINT.format(arguments[0]).encode())
     try:
         return None, StartedAgent(command, Between(command))
     except CannotStart as exc:
@@ -84,6 +92,9 @@ def serve() -> int | None:
     has_history = _has_history()
     handshake = Handshake() if has_history is None else answer_early(has_history)
     from callsheet.agent.startup import start
+
+    if has_history is not None:  # there are no settings to read
+        return start(history=_default_history if has_history else None, handshake=handshake)
     from callsheet.cli.settings import use_rules
     from callsheet.report.errors import CallsheetError
 
@@ -144,10 +155,18 @@ def history_factory(
     if url is None:
         return None
 
-    def make() -> History:
-        from callsheet.history.history import History
-        from callsheet.runtime.spill_store import SpillStore, default_directory
+    return lambda: _history(url, keep)
 
-        return History(url, keep=keep, forget_spills=SpillStore(default_directory()).forget)
 
-    return make
+def _default_history() -> History:
+    from callsheet.history.rows import KEEP
+    from callsheet.history.url import default_url
+
+    return _history(default_url(), KEEP)
+
+
+def _history(url: str, keep: Retention) -> History:
+    from callsheet.history.history import History
+    from callsheet.runtime.spill_store import SpillStore, default_directory
+
+    return History(url, keep=keep, forget_spills=SpillStore(default_directory()).forget)

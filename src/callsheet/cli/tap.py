@@ -1,22 +1,29 @@
-"""`callsheet tap`: run any agent behind a proxy that makes its reports complete, slim and safe."""
+"""`callsheet tap`, `record` and `repair`: make any agent's reports complete, slim and safe, or record them.
+
+`tap` and `record` run an agent, which `start` may have started already; `repair` does over a recording what
+`tap` does live. Each imports what it needs when it is run, because an editor waits for the first two.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import reduce, wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from callsheet.cli.options import history_option, locale_option, usage_errors
+from callsheet.cli.output import replacing
 from callsheet.cli.settings import use_rules
 from callsheet.cli.start import StartedAgent, history_factory
-from callsheet.tap.context import TapSettings
-from callsheet.tap.live import tap, warn
-from callsheet.tap.stats import Account, table
+
+if TYPE_CHECKING:
+    from callsheet.tap.context import TapSettings
+    from callsheet.tap.offline import Repairs
+    from callsheet.tap.stats import Account
 
 
 def repair_options(command: Callable[..., int]) -> Callable[..., int]:
@@ -31,6 +38,8 @@ def repair_options(command: Callable[..., int]) -> Callable[..., int]:
         no_bound: bool,
         **others: Any,
     ) -> int:
+        from callsheet.tap.context import TapSettings
+
         settings = TapSettings(
             repair=not no_repair, redact=not no_redact, bound=not no_bound, locale=locale
         )
@@ -49,6 +58,9 @@ def repair_options(command: Callable[..., int]) -> Callable[..., int]:
     return reduce(lambda made, option: option(made), reversed(options), with_settings)
 
 
+# Live
+
+
 @click.command("tap", context_settings={"allow_interspersed_args": False})
 @history_option
 @click.option(
@@ -62,7 +74,7 @@ def repair_options(command: Callable[..., int]) -> Callable[..., int]:
 @repair_options
 @click.argument("agent", nargs=-1, required=True, metavar="-- COMMAND…", type=click.UNPROCESSED)
 @click.pass_obj
-def command(
+def tap(
     started: StartedAgent | None,
     history: str | None,
     record: str | None,
@@ -79,6 +91,8 @@ def command(
 
     Exits as the agent does.
     """
+    from callsheet.tap.live import tap as run_tap
+
     if record == "-" or report == "-":
         raise click.UsageError("stdout is the client's: name a file, such as traffic.jsonl")
     refuse_same_file(record, report)
@@ -86,7 +100,7 @@ def command(
         use_rules()
         factory = history_factory(history)
     between = started.claim(agent) if started is not None else None
-    code, account = tap(agent, settings, history=factory, record=record, between=between)
+    code, account = run_tap(agent, settings, history=factory, record=record, between=between)
     if account is not None:
         write_report(account, report)
     return code
@@ -106,6 +120,9 @@ def refuse_same_file(record: str | None, report: str | None) -> None:
 
 def write_report(account: Account, path: str | None) -> None:
     """Write the report of what was changed to stderr, or to a file."""
+    from callsheet.tap.live import warn
+    from callsheet.tap.stats import table
+
     text = table(account, "tap")
     if path is None:
         with suppress(OSError, ValueError):
@@ -117,3 +134,80 @@ def write_report(account: Account, path: str | None) -> None:
             file.write(text or "callsheet tap: no calls\n")
     except OSError as exc:
         warn(f"{os.fspath(path)}: {exc.strerror}; the report is not written")
+
+
+@click.command("record", context_settings={"allow_interspersed_args": False})
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE",
+    help="Where to record to; one that is there is replaced. In a directory, each run gets a file.",
+)
+@click.argument("agent", nargs=-1, required=True, metavar="-- COMMAND…", type=click.UNPROCESSED)
+@click.pass_obj
+def record(started: StartedAgent | None, output: str, agent: tuple[str, ...]) -> int:
+    """Run any ACP agent and record its traffic, passing every byte on untouched.
+
+    Put it in front of the agent's command in an editor's settings:
+
+    \b
+      callsheet record -o FILE -- my-agent --acp
+
+    A recording holds all that went over the wire, secrets too. Only you can read the file; look at it
+    before you give it to others. Exits as the agent does.
+    """
+    if output == "-":
+        raise click.UsageError("stdout is the client's: name a file, such as -o traffic.jsonl")
+    from callsheet.tap.recording import record as run_record
+
+    between = started.claim(agent) if started is not None else None
+    return run_record(agent, output, between=between)
+
+
+# Over a recording
+
+
+@click.command("repair")
+@click.argument("recording", metavar="RECORDING")
+@click.option("-o", "--output", metavar="OUT", help="Where to write to; else stdout.")
+@repair_options
+def repair(recording: str, output: str | None, settings: TapSettings) -> int:
+    """Write a recording as `callsheet tap` would have shown it. `-` reads from stdin.
+
+    What was done is reported on stderr. Times are the recording's, so the same recording gives the same
+    result. Exits with 2 if it can't be read, or if there is no message in it, with 1 if nobody reads the
+    result.
+    """
+    with usage_errors():
+        use_rules()
+    from callsheet.runtime.spill_store import SpillStore, default_directory
+    from callsheet.tap.offline import Repairs
+    from callsheet.tap.stats import table
+
+    repairs = Repairs(settings, SpillStore(default_directory(), by_content=True))
+    try:
+        _write(repairs, recording, None if output == "-" else output)
+    except BrokenPipeError:
+        raise
+    except OSError as exc:
+        click.echo(f"callsheet repair: {exc.filename or recording}: {exc.strerror}", err=True)
+        return 2
+    click.echo(
+        table(repairs.account, "repair") or "callsheet repair: no calls\n", err=True, nl=False
+    )
+    return 0
+
+
+def _write(repairs: Repairs, recording: str, output: str | None) -> None:
+    """Write a recording, repaired. Where there is no message in it, the output stays as it was."""
+    source = 0 if recording == "-" else recording
+    with (
+        open(source, "rb", closefd=source != 0) as stream,
+        nullcontext(sys.stdout.buffer) if output is None else replacing(output) as out,
+    ):
+        for line in repairs.repaired(stream):
+            out.write(line)
+        out.flush()
+        if not repairs.messages:
+            raise OSError(0, "there is no message in it", recording)

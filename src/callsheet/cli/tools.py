@@ -11,7 +11,7 @@ import click
 
 from callsheet.cli.call import load_tools, tool_named
 from callsheet.cli.options import format_option, tools_option
-from callsheet.cli.output import Page, new_table, write_json
+from callsheet.cli.output import Page, Part, TableColumn, write_json
 from callsheet.report.json import JsonObject, is_list, is_object
 from callsheet.tools.arguments import expected
 from callsheet.tools.tool import Tool
@@ -61,18 +61,16 @@ def permission_of(tool: Tool) -> str:
 
 def show_list(page: Page, tools: Sequence[Tool]) -> None:
     """Write each tool in a few lines: its name, kind and description, and what it takes."""
-    from rich.table import Column
-    from rich.text import Text
-
-    columns = Column(style="bold", no_wrap=True), Column(style="cyan", no_wrap=True), Column()
-    table = new_table(*columns, Column(), expand=False, show_header=False)
+    rows: list[tuple[Part, Part, Part, str]] = []
     for tool in tools:
-        mark = Text("reads", "green") if tool.read_only else Text("writes", "yellow")
+        mark = ("reads", "green") if tool.read_only else ("writes", "yellow")
         names = [name if is_needed else f"{name}?" for name, _, is_needed in arguments_of(tool)]
-        taken = Text(", ".join(names) or "no arguments", "dim")
-        about = Text(f"{tool.description.strip().split(chr(10))[0]}\n").append(taken)
-        table.add_row(Text(tool.name), str(tool.kind or "other"), mark, about)
-    page.print(table)
+        about = (
+            f"{tool.description.strip().split(chr(10))[0]}\n{', '.join(names) or 'no arguments'}"
+        )
+        rows.append(((tool.name, "bold"), (str(tool.kind or "other"), "cyan"), mark, about))
+    columns = (*[TableColumn()] * 3, TableColumn(wraps=True))
+    page.table(columns, rows, header=False)
     page.line()
     page.line(("? marks what may be left out. One in full: callsheet tools NAME", "dim"))
 
@@ -83,25 +81,25 @@ def show_tool(page: Page, tool: Tool, file: str | None = None) -> None:
     facts.append(f"permission: {permission_of(tool)}")
     if tool.timeout is not None:
         facts.append(f"timeout: {tool.timeout:g} s")
-    page.line((tool.name, "bold"))
-    page.line((" · ".join(facts), "dim"))
+    page.line((tool.name, "bold"), (f"  {' · '.join(facts)}", "dim"))
     page.line()
     # Paragraphs are wrapped anew; what is set in lines of its own, such as a list, stays so.
     page.line((re.sub(r"(?<!\n)\n(?![\s*-])", " ", tool.description.strip()), ""))
     page.line()
-    page.line(("Arguments", "bold"))
+    rows: list[tuple[Part, str]] = []
     for name, schema, is_needed in arguments_of(tool):
         # That an argument may be null only means that it is optional.
         wanted = "an object" if "$ref" in schema else expected(schema).replace(" or null", "")
-        default = schema.get("default")
-        need = f"default {json.dumps(default, ensure_ascii=False)}" if default is not None else ""
-        facts = (wanted, "required" if is_needed else need)
-        page.line((name, "cyan"), (f"  {', '.join(filter(None, facts))}", "dim"), indent=2)
-        if description := " ".join(str(schema.get("description", "")).split()):
-            page.line((description, ""), indent=6)
-    page.line()
-    page.line(("Usage", "bold"))
-    page.line((f"  {usage(tool, file)}", ""), wrap=False)
+        if is_needed:
+            wanted += ", required"
+        elif schema.get("default") is not None:
+            wanted += f", default {json.dumps(schema['default'], ensure_ascii=False)}"
+        about = " ".join(str(schema.get("description", "")).split())
+        rows.append(((name, "cyan"), "\n".join(filter(None, (wanted, about)))))
+    if rows:
+        page.table((TableColumn(), TableColumn(wraps=True)), rows, header=False)
+        page.line()
+    page.line((usage(tool, file), ""), wrap=False)
 
 
 def usage(tool: Tool, file: str | None = None) -> str:

@@ -61,9 +61,11 @@ _SPAN = lazy(r"\s*L?(\d{1,9})\s*(?:[-–:,]\s*L?(\d{1,9}))?\s*")
 
 _NUMBERS = {
     name: role
-    for role in ("first_line", "last_line", "offset", "limit")
-    for name in ROLES[role].names
+    for role, names in enumerate((_FIRST_LINE, _LAST_LINE, _OFFSET, _LIMIT))
+    for name in names
 }
+"""The names of line numbers: the first, the last, how many are skipped, how many are read."""
+_OFFSET_ROLE = 2
 LINE_NAMES = frozenset((*_FIRST_LINE, *_LAST_LINE, *_OFFSET, *_LIMIT, *_RANGE, "insert_line"))
 
 Lines: TypeAlias = tuple[int | None, int | None]
@@ -140,22 +142,23 @@ def lines_of(arguments: Arguments) -> Lines:
     """Return the lines that a reading tool was asked for."""
     if LINE_NAMES.isdisjoint(arguments):
         return ALL_LINES
-    numbers: dict[str, int] = {}
+    numbers: list[int | None] = [None, None, None, None]
     from_end = False  # a negative offset counts from the end
-    for key, value in arguments.items():
-        role = _NUMBERS.get(key)
-        if role is not None and (line := to_line(value)) is not None:
-            numbers.setdefault(role, line)
-        elif role == "offset":
-            from_end = type(value) is int
-    begin, end = numbers.get("first_line"), numbers.get("last_line")
-    if begin is None and "offset" not in arguments and "limit" not in arguments:
-        ranged = _range(arguments)
-        if ranged is not ALL_LINES:
-            return ranged
+    for key in arguments:
+        if key in _NUMBERS:
+            role, value = _NUMBERS[key], arguments[key]
+            line = to_line(value)
+            if line is None:
+                from_end = from_end or (role == _OFFSET_ROLE and type(value) is int)
+            elif numbers[role] is None:
+                numbers[role] = line
+    begin, end, offset, count = numbers
     if begin is None:
-        begin = numbers.get("offset")
-    count = numbers.get("limit")
+        if "offset" not in arguments and "limit" not in arguments:
+            ranged = _range(arguments)
+            if ranged is not ALL_LINES:
+                return ranged
+        begin = offset
     if end is None and count and (begin is not None or not from_end):
         end = (begin or 1) + count - 1
     return (begin, end) if end is None or end >= (begin or 1) else (begin, None)
@@ -219,14 +222,12 @@ def has_command(value: object, depth: int = 0) -> bool:
         return isinstance(value, (dict, list))
     if isinstance(value, dict):
         arguments: Arguments = value  # pyright: ignore[reportUnknownVariableType]  a cast costs
-        inner: Any
+        if _OTHER_NAMES.issuperset(arguments) and _BARE.issuperset(map(type, arguments.values())):
+            return False  # nearly always
         for key, inner in arguments.items():
-            if key in _OTHER_NAMES:
-                if type(inner) is str or type(inner) is int:
-                    continue  # nearly all arguments
-            elif _plain_name(key) in _COMMANDS and _runs(inner, arguments):
+            if _plain_name(key) in _COMMANDS and _runs(inner, arguments):
                 return True
-            if not isinstance(inner, (str, int)) and has_command(inner, depth + 1):
+            if isinstance(inner, (dict, list)) and has_command(inner, depth + 1):  # pyright: ignore[reportUnknownArgumentType]
                 return True
         return False
     return isinstance(value, list) and any(
@@ -243,6 +244,7 @@ _OTHER_NAMES = frozenset(
     name for role in ROLES.values() for name in role.names if _plain_name(name) not in _COMMANDS
 )
 """Names that are certainly not a command's: most arguments of most calls."""
+_BARE = frozenset((str, int, bool, float, type(None)))
 
 
 def _runs(value: object, arguments: Arguments) -> bool:

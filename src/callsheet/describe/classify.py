@@ -179,14 +179,15 @@ def inferred_kind(
     guessed = draft.kind or plan.kind
     if plan.by_words and guessed in UNASKED and not _SQL.isdisjoint(arguments):
         guessed = ToolKind.EXECUTE  # SQL may do anything that the database allows
-    is_known = guessed is ToolKind.EXECUTE or (guessed is _OTHER and plan.is_own)
-    if not is_known and has_command(arguments):
+    if guessed is ToolKind.EXECUTE or (guessed is _OTHER and plan.is_own):
+        pass  # a command changes nothing about these
+    elif has_command(arguments):
         return ToolKind.EXECUTE
-    if annotations and annotations.get("destructiveHint") is True:
+    if annotations is None:
+        return guessed if plan.is_own or guessed not in UNASKED else _OTHER
+    if annotations.get("destructiveHint") is True:
         return guessed if guessed in _CHANGING else ToolKind.DELETE
-    if guessed in UNASKED and (annotations is not None or not plan.is_own):
-        return _OTHER  # tools with annotations are a server's
-    return guessed
+    return _OTHER if guessed in UNASKED else guessed  # tools with annotations are a server's
 
 
 def reading_kind(name: str) -> ToolKind:

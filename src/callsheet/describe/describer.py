@@ -27,6 +27,7 @@ from callsheet.describe.shapes import DescriptionDraft
 from callsheet.describe.titles import Redact, cut, fit
 from callsheet.describe.values import fill_template
 from callsheet.report.fields import Kind, ToolCallLocation
+from callsheet.report.patterns import lazy
 
 TITLE_WIDTH = 120
 _SURELY_FITS = TITLE_WIDTH // 2
@@ -36,6 +37,9 @@ _ELSEWHERE = frozenset(
     ("owner", "repo", "repository", "project_id", "projectId", "bucket", "repo_id")
 )
 """Arguments by which a server's paths are in a repository or a bucket, not on this disk."""
+
+
+_PLACEHOLDER = lazy(r"\{(\w+)\}")
 
 
 class Description(Struct, frozen=True):
@@ -169,9 +173,11 @@ class Describer:
         template = self._texts.get(draft.message)
         if template is None:
             template = self._template(draft.message, draft.values.get("count"))
+            # The % operator takes a third of the time of `format`.
+            template = _PLACEHOLDER.sub(r"%(\1)s", template.replace("%", "%%"))
             if "count" not in draft.values:
                 self._texts[draft.message] = template
-        title = template.format_map(draft.values)
+        title = template % draft.values
         return title if len(title) <= _SURELY_FITS else cut(title, TITLE_WIDTH)
 
     def _template(self, message: Message, count: object = None) -> str:

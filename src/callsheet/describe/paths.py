@@ -32,8 +32,11 @@ MAX_PATH = 4096
 OUTSIDE: Final = {"callsheet": {"outside": True}}
 """The `_meta` of a location outside the workspace."""
 
-# One match proves that a path is absolute, normal and plain. Everything else takes the slow path.
-_PLAIN = lazy(r"(?:/\.?[A-Za-z0-9_+@=,-][A-Za-z0-9_.+@=, -]*)+")
+# One match proves that a path below the session's directory is normal and plain, and another one that a
+# relative path is. Everything else takes the slow path.
+_PLAIN = lazy(
+    r"\.?[A-Za-z0-9_+@=,-][A-Za-z0-9_.+@=, -]*(?:/\.?[A-Za-z0-9_+@=,-][A-Za-z0-9_.+@=, -]*)*"
+)
 _PLAIN_RELATIVE = lazy(
     r"(?!(?:application|audio|font|image|message|model|multipart|text|video)/)"
     r"\.?[A-Za-z0-9_+@=,][A-Za-z0-9_.+@=,-]*(?:/\.?[A-Za-z0-9_+@=,-][A-Za-z0-9_.+@=, -]*)*"
@@ -88,11 +91,12 @@ class PathContext:
         if not isinstance(text, str):
             return "", None
         start = self._cwd_start
-        if len(text) <= width and (base is None or base == self.cwd):
-            if text[:1] == "/":
-                if _PLAIN.fullmatch(text) and text.startswith(start):
-                    return text[len(start) :], ToolCallLocation(text, line)
-            elif _PLAIN_RELATIVE.fullmatch(text) and start[0] == "/":
+        if len(text) <= width and start[0] == "/" and (base is None or base == self.cwd):
+            if text.startswith(start):
+                inside = text[len(start) :]
+                if _PLAIN.fullmatch(inside):
+                    return inside, ToolCallLocation(text, line)
+            elif _PLAIN_RELATIVE.fullmatch(text):
                 return text, ToolCallLocation(start + text, line)
         path, own_line = self.resolve(text, base)
         if path is None:
@@ -172,11 +176,11 @@ def is_path(text: str) -> bool:
 
 def to_line(value: object) -> int | None:
     """Return a line number that starts at 1; 0 counts as 1, since some tools start there."""
+    if type(value) is int:
+        return (value or 1) if 0 <= value <= MAX_LINE else None
     if type(value) is str and value.isdecimal() and len(value) < 11:
-        value = int(value)
-    if type(value) is not int or not 0 <= value <= MAX_LINE:
-        return None
-    return value or 1
+        return to_line(int(value))
+    return None
 
 
 def _from_uri(uri: str) -> tuple[str, int | None]:

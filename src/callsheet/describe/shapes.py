@@ -16,12 +16,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callsheet.describe.arguments import (
-    LINE_NAMES,
+    ALL_LINES,
     MANY_PATHS,
     PATH,
     ROLES,
     WORKING_DIRECTORY,
     Arguments,
+    Lines,
     first,
     line_of,
     lines_of,
@@ -145,7 +146,8 @@ def _does_more(row: ShapeRow, arguments: Arguments) -> bool:
 def _files(row: ShapeRow) -> Shape:
     """Return a shape of reading or changing one file, or several. With titles for them, it shows lines."""
     one, *with_lines, many, bare = row.titles
-    lists_first, is_lined = row.lists_first, row.lined
+    lists_first = row.lists_first
+    lines = (lines_of if with_lines else _first_line) if row.lined else _no_lines
     names = tuple(name for role in row.values["path"] for name in ROLES[role].names)
 
     def describe_files(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
@@ -156,9 +158,7 @@ def _files(row: ShapeRow) -> Shape:
                 break
         if not path or (lists_first and _has_list(arguments)):
             return _several(arguments, workspace, describe_files, names, many, bare)
-        begin = end = None
-        if is_lined and not LINE_NAMES.isdisjoint(arguments):
-            begin, end = lines_of(arguments) if with_lines else (line_of(arguments), None)
+        begin, end = lines(arguments)
         shown, location = workspace.place(path, begin)
         locations = () if location is None else (location,)
         line = begin if location is None else location.line
@@ -173,6 +173,14 @@ def _files(row: ShapeRow) -> Shape:
         return DescriptionDraft(one_line if is_one else from_line, values, locations)
 
     return describe_files
+
+
+def _first_line(arguments: Arguments) -> Lines:
+    return line_of(arguments), None
+
+
+def _no_lines(_: Arguments) -> Lines:
+    return ALL_LINES
 
 
 def _has_list(arguments: Arguments) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tomllib
-from importlib.resources import files
+from pkgutil import get_data
 from typing import Any
 
 
 def read_table(name: str) -> dict[str, Any]:
     """Return the contents of a table, by its file's name below `describe`."""
-    return tomllib.loads(files("callsheet.describe").joinpath(name).read_text(encoding="utf-8"))
+    # Not by importlib.resources, which takes long to import.
+    return tomllib.loads((get_data("callsheet.describe", name) or b"").decode())

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callsheet.describe import Describer
 from callsheet.history.codec import Codec, as_json_bytes, blocks_as_json
 from callsheet.history.rows import CallRow, Head, MessageRow, SessionRow, WaitingRow
 from callsheet.report.content import TerminalContent, TextContent
@@ -40,8 +39,8 @@ class WaitingCall(Struct, frozen=True, gc=False):
         """Return what its payload holds, not compressed yet."""
         return as_json_bytes(self.record)
 
-    def to_row(self, size: int, payload: bytes) -> CallRow:
-        """Return its row, with its payload, which takes so many bytes when it is not compressed."""
+    def to_row(self, size: int) -> CallRow:
+        """Return its row, without its payload, which takes so many bytes when it is not compressed."""
         report = self.record.report
         notes, call_id = report.notes, column_text(report.tool_call_id)
         reason, duration = notes.get("reason"), notes.get("durationMs")
@@ -58,7 +57,7 @@ class WaitingCall(Struct, frozen=True, gc=False):
             updated_at=self.updated_at,
             duration_ms=float(duration) if isinstance(duration, (int, float)) else None,
             size=size,
-            payload=payload,
+            payload=b"",
             key=self.key or call_id,
         )
 
@@ -79,8 +78,8 @@ class WaitingMessage(Struct, frozen=True, gc=False):
         """Return what its payload holds, not compressed yet."""
         return blocks_as_json(self.blocks)
 
-    def to_row(self, size: int, payload: bytes) -> MessageRow:
-        """Return its row, with its payload, which takes so many bytes when it is not compressed."""
+    def to_row(self, size: int) -> MessageRow:
+        """Return its row, without its payload, which takes so many bytes when it is not compressed."""
         message_id = column_text(self.message_id)
         return MessageRow(
             session_id=self.session.session_id,
@@ -90,7 +89,7 @@ class WaitingMessage(Struct, frozen=True, gc=False):
             kind=self.kind,
             at=self.at,
             size=size,
-            payload=payload,
+            payload=b"",
             key=self.key or f"{message_id} {self.part}",
         )
 
@@ -100,14 +99,17 @@ Waiting: TypeAlias = WaitingCall | WaitingMessage
 
 def to_rows(entries: Collection[Waiting], codec: Codec) -> list[WaitingRow]:
     """Return the rows of entries, in their order. Raise any error if one of them can be no row."""
-    if any(one.position >> 63 for one in entries):
-        raise ValueError("a position is out of range")
-    texts = [one.to_json() for one in entries]
-    payloads = codec.compress(texts)
-    return [
-        (one.session, one.to_row(len(text), payload))
-        for one, text, payload in zip(entries, texts, payloads, strict=True)
-    ]
+    texts: list[bytes] = []
+    rows: list[WaitingRow] = []
+    for one in entries:  # at once, while what it refers to is in the processor's cache
+        text = one.to_json()
+        texts.append(text)
+        rows.append((one.session, one.to_row(len(text))))
+    for (_, row), payload in zip(rows, codec.compress(texts), strict=True):
+        row.payload = payload
+        if row.position >> 63:
+            raise ValueError("a position is out of range")
+    return rows
 
 
 def column_text(text: str) -> str:
@@ -178,6 +180,8 @@ def abandoned(record: CallRecord, seen: float, locale: str | None) -> CallRecord
         return record
     if report.status is ToolCallStatus.PAUSED:  # which leads only to work going on
         report.update_status(ToolCallStatus.IN_PROGRESS)
+    from callsheet.describe import Describer  # it takes long to import, and is seldom needed
+
     note = TextContent(Describer("/", locale=locale).phrase("interrupted"))
     notes = _notes(report.notes, seen)
     report = report.changed(

@@ -81,13 +81,12 @@ class Codec:
 
     def compress(self, texts: Sequence[bytes]) -> list[bytes]:
         """Return the payloads for the JSON of some records."""
-        small = [one for one in texts if len(one) <= SMALL]
         with self._compressing:
-            if len(small) == len(texts):  # nearly always
-                return _compress_all(self._small, small)
-            some = iter(_compress_all(self._small, small))
-            large = iter(_compress_all(self._large, [one for one in texts if len(one) > SMALL]))
-        return [next(some if len(one) <= SMALL else large) for one in texts]
+            if all(len(one) <= SMALL for one in texts):  # nearly always
+                return _compress_all(self._small, list(texts))
+            return [
+                (self._small if len(one) <= SMALL else self._large).compress(one) for one in texts
+            ]
 
     def decompress(self, payload: bytes) -> bytes:
         """Return a payload's JSON. Raise `StoreDamaged` if it can't be read."""

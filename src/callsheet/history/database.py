@@ -1,9 +1,9 @@
 """One connection to a store's database, in the dialect of its engine.
 
 The program of a store (`store`, `queries`, `retention`, `migration`) is the same for SQLite and PostgreSQL,
-and so are its tables. What differs is a method of `Database`: how a statement is run, how words are indexed
-and matched, how a process shows that it lives, how space is measured and released, and what an error means.
-Statements are written in the SQL that both understand, with `?` for each value.
+and so are its tables (`schema`). What differs is a method of `Database`: how a statement is run, how words
+are indexed and matched, how a process shows that it lives, how space is measured and released, and what an
+error means. Statements are written in the SQL that both understand, with `?` for each value.
 """
 
 from __future__ import annotations
@@ -23,47 +23,6 @@ PORTION = 500
 """Values of one list that are bound to one statement: engines have a limit."""
 
 
-_TABLES = """
-CREATE TABLE sessions (
-    session_id text PRIMARY KEY, cwd text NOT NULL, title text NOT NULL, info text NOT NULL,
-    created_at float8 NOT NULL, updated_at float8 NOT NULL
-);
-CREATE INDEX sessions_by_use ON sessions (updated_at, session_id);
--- `seq` is the order in which calls were written. None is used again: the index of words knows calls by it.
-CREATE TABLE calls (
-    seq {serial},
-    session_id text NOT NULL, call_id text NOT NULL, position bigint NOT NULL,
-    name text NOT NULL, title text NOT NULL, kind text NOT NULL, status text NOT NULL, reason text,
-    at float8 NOT NULL, updated_at float8 NOT NULL, duration_ms float8,
-    writer text, size bigint NOT NULL, payload bytea NOT NULL, key text NOT NULL
-);
-CREATE UNIQUE INDEX calls_by_id ON calls (call_id, session_id);
-CREATE UNIQUE INDEX calls_by_key ON calls (session_id, key);
-CREATE INDEX calls_by_place ON calls (session_id, position);
-CREATE INDEX calls_by_time ON calls (at);
-CREATE INDEX calls_by_tool ON calls (name, at);
-CREATE INDEX calls_unusual ON calls (status, at) WHERE status <> 'completed';
-CREATE INDEX calls_open ON calls (writer) WHERE writer IS NOT NULL;
-CREATE TABLE messages (
-    session_id text NOT NULL, key text NOT NULL, message_id text NOT NULL, part bigint NOT NULL,
-    position bigint NOT NULL, kind text NOT NULL, at float8 NOT NULL,
-    size bigint NOT NULL, payload bytea NOT NULL,
-    PRIMARY KEY (session_id, key)
-);
-CREATE INDEX messages_by_place ON messages (session_id, position);
--- The calls that have ended and are not in the index of words yet.
-CREATE TABLE unindexed (seq {integer} PRIMARY KEY);
-"""
-
-
-def shared_tables(integer: str, serial: str) -> str:
-    """Return the tables that both engines have alike, with an engine's words for a key and for a counter.
-
-    SQLite takes any name of a type, and knows what is meant.
-    """
-    return _TABLES.format(integer=integer, serial=serial)
-
-
 class Database(ABC):
     """A connection that shared statements run on."""
 
@@ -72,6 +31,8 @@ class Database(ABC):
     """What a SELECT ends with to lock its rows until the end of the transaction."""
     for_share: str = ""
     """What a SELECT ends with so that nobody removes its rows until the end of the transaction."""
+    old: str
+    """What stands before the names of the old tables while they are migrated."""
     index_table: str
     """The table that has a row for each call in the index of words."""
     conflict: type[Exception]
@@ -175,10 +136,6 @@ class Database(ABC):
     @abstractmethod
     def used_bytes(self) -> int:
         """Return how many of these bytes are in use."""
-
-    def empty_bytes(self) -> int:
-        """Return the bytes that are in use where there is no call."""
-        return 0
 
     def release(self) -> None:  # noqa: B027
         """Release the space of what was removed. A server does that by itself, with its autovacuum."""

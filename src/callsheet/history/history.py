@@ -175,34 +175,22 @@ class History:
         Returns:
             Whether everything so far is durable.
         """
-        mark = self._writer.put_count
-        done = asyncio.wrap_future(self._flushed())
-        await asyncio.wait({done}, timeout=min(SOON, timeout))
-        if self._writer.durable < mark and not self._is_closed:
-            try:
-                await asyncio.to_thread(self._writer.spool)
-            except RuntimeError:  # no thread can be started
-                self._writer.spool()
-        if self._writer.durable < mark and not done.done():
-            await asyncio.wait({done}, timeout=max(0.0, timeout - SOON))
-        return self._writer.durable >= mark
+        is_durable = self._writer.durable >= self._writer.put_count
+        return is_durable or await _in_thread(lambda: self.wait(time.monotonic() + timeout))
 
     def wait(self, until: float) -> bool:
         """Wait as `flush` does, but without an event loop, until a time of `time.monotonic`."""
-        mark, done = self._writer.put_count, self._flushed()
-        wait({done}, max(0.0, min(SOON, until - time.monotonic())))
-        if self._writer.durable < mark and not self._is_closed:
-            self._writer.spool()
-        return self._writer.durable >= mark
-
-    def _flushed(self) -> Future[None]:
-        """Return a future that is done when the entries so far are written, or the store fails."""
-        is_durable = self._writer.durable >= self._writer.put_count
-        done = None if is_durable else self._submit(lambda: None)
-        if done is None or self.health.problem is not None:
-            done = Future[None]()
-            done.set_result(None)
-        return done
+        writer, mark = self._writer, self._writer.put_count
+        if writer.durable >= mark:
+            return True
+        # What fails is not waited for.
+        done = self._submit(lambda: None) if self.health.problem is None else None
+        for patience in (SOON, PATIENCE):
+            if done is not None and writer.durable < mark:
+                wait({done}, max(0.0, min(patience, until - time.monotonic())))
+            if writer.durable < mark and not self._is_closed:
+                writer.spool()
+        return writer.durable >= mark
 
     async def ask(self, question: Callable[[Store], _T]) -> _T:
         """Query the store, in its thread. Entries that were put before are written first, if possible.
@@ -248,21 +236,15 @@ class History:
             timeout: Seconds to wait for the entries, and again for the thread to end.
         """
         if self._thread is not None:
-            await self.flush(timeout)
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(None, self._stop, timeout)
+            await _in_thread(lambda: self.close_now(timeout))
 
     def close_now(self, timeout: float = PATIENCE) -> None:
         """Close as `close` does, but without an event loop."""
-        if self._thread is not None:
-            self.wait(time.monotonic() + timeout)
-            self._stop(timeout)
-
-    def _stop(self, timeout: float) -> None:
-        thread, self._thread = self._thread, None
+        thread = self._thread
         if thread is None:
             return
-        self._is_closing = True
+        self.wait(time.monotonic() + timeout)
+        self._thread, self._is_closing = None, True
         self._jobs.put(lambda: None)
         thread.join(timeout)
         if thread.is_alive():  # the store takes longer than there is time
@@ -357,12 +339,20 @@ class History:
     def after_fork(self) -> None:
         """Start afresh in a forked child: the waiting entries, the thread and the files are the parent's."""
         _parents.append(self._writer)
-        self._writer.store.db.release_lock()
+        self._writer.release_locks()
         self._begin()
 
 
 _parents: list[Writer] = []
 """The writers of the parent process. The references stay, so that no finalizer closes the parent's stores."""
+
+
+async def _in_thread(work: Callable[[], _T]) -> _T:
+    """Return what a function returns that may wait, without holding up the event loop."""
+    try:
+        return await asyncio.to_thread(work)
+    except RuntimeError:  # no thread can be started
+        return work()
 
 
 def _forked() -> None:

@@ -22,7 +22,7 @@ from callsheet.history.rows import (
     ToolStats,
 )
 from callsheet.history.search_text import index_words, phrases
-from callsheet.history.store_errors import HistoryError, StoreDamaged, StoreUnavailable
+from callsheet.history.store_errors import StoreDamaged, StoreUnavailable
 from callsheet.report.json import is_object
 from callsheet.report.status import Reason
 
@@ -49,15 +49,15 @@ SELECT s.session_id, s.cwd, s.title, s.info, s.created_at, s.updated_at,
 FROM sessions s WHERE
 """
 
-# The least durations that 50 and 95 per cent of a tool's calls don't exceed, the lower one first.
-_RANKED = """
-SELECT name, duration_ms, place, total FROM (
-    SELECT c.name AS name, c.duration_ms AS duration_ms, count(*) OVER (PARTITION BY c.name) AS total,
-           row_number() OVER (PARTITION BY c.name ORDER BY c.duration_ms) AS place
-    FROM {source} WHERE {where} AND c.duration_ms IS NOT NULL
-) AS ranked
-WHERE place = (total * 50 + 99) / 100 OR place = (total * 95 + 99) / 100
-ORDER BY place
+_TOOLS = """
+SELECT c.name, count(*), sum(CASE WHEN c.status = 'failed' THEN 1 ELSE 0 END),
+       sum(CASE WHEN c.status = 'cancelled' THEN 1 ELSE 0 END), count(c.writer), sum(c.size),
+       sum(length(c.payload)), min(c.at), max(c.at), count(c.duration_ms)
+FROM {source} WHERE {where} GROUP BY c.name ORDER BY count(*) DESC, c.name
+"""
+_DURATION = """
+SELECT c.duration_ms FROM {source} WHERE {where} AND c.name = ? AND c.duration_ms IS NOT NULL
+ORDER BY c.duration_ms LIMIT 1 OFFSET ?
 """
 
 
@@ -121,13 +121,14 @@ def guarded(
             try:
                 reader.ensure_connected()
                 return method(reader, *args, **kwargs)
-            except HistoryError:
-                raise
             except Exception as exc:
+                error = db.error(exc)
+                if error is exc:
+                    raise
                 # A method is one transaction, so it can be tried again with another connection. But nobody
                 # waits twice for a server that does not answer.
                 if is_last or db.is_open or isinstance(exc, TimeoutError):
-                    raise db.error(exc) from exc
+                    raise error from exc
         raise AssertionError
 
     return run
@@ -301,25 +302,11 @@ class Reader:
         `file_bytes` and `indexed` are those of the whole store.
         """
         where = self._where(query)
-        rows = self.db.fetch(
-            "SELECT c.name, count(*), sum(CASE WHEN c.status = 'failed' THEN 1 ELSE 0 END), "
-            "sum(CASE WHEN c.status = 'cancelled' THEN 1 ELSE 0 END), count(c.writer), sum(c.size), "
-            "sum(length(c.payload)), min(c.at), max(c.at) "
-            f"FROM {where.source} WHERE {where} GROUP BY c.name ORDER BY count(*) DESC, c.name",
-            *where.values,
-        )
-        ranked = _RANKED.format(source=where.source, where=where)
-        durations: dict[Any, list[float]] = {}
-        for name, duration, _, _ in self.db.fetch(ranked, *where.values):
-            if isinstance(duration, float):  # else its row is damaged
-                durations.setdefault(name, []).append(duration)
-        tools = [_tool(row, durations.get(row[0])) for row in rows]
-        theirs, values = "1 = 1", list[Any]()
-        if not query.is_for_all:
-            theirs = f"session_id IN (SELECT c.session_id FROM {where.source} WHERE {where})"
-            values = where.values
+        rows = self.db.fetch(_TOOLS.format(source=where.source, where=where), *where.values)
+        tools = [self._tool(row, where) for row in rows]
+        sessions = f"session_id IN (SELECT c.session_id FROM {where.source} WHERE {where})"
         around = [
-            self.db.fetch_value(f"SELECT count(*) FROM {table} WHERE {theirs}", *values)
+            self.db.fetch_value(f"SELECT count(*) FROM {table} WHERE {sessions}", *where.values)
             for table in ("sessions", "messages")
         ]
         return Stats(
@@ -336,6 +323,18 @@ class Reader:
             newest=max((_time(row[8]) for row in rows), default=None),
             tools=tools,
         )
+
+    def _tool(self, row: Values, where: Conditions) -> ToolStats:
+        """Return a tool's figures, with the durations that 50 and 95 per cent of its calls don't exceed."""
+        called, failed, cancelled, open_, size = (int(number or 0) for number in row[1:6])
+        sql = _DURATION.format(source=where.source, where=where)
+        found = [
+            self.db.fetch_value(sql, *where.values, row[0], max(0, -(-row[9] * share // 100) - 1))
+            for share in (50, 95)
+        ]
+        # Anything else is of a damaged row.
+        p50, p95 = (one if isinstance(one, float) else None for one in found)
+        return ToolStats(str(row[0]), called, failed, cancelled, open_, p50, p95, size)
 
 
 def _head(row: Values) -> Head:
@@ -377,10 +376,3 @@ def _session(row: Values) -> StoredSession:
 
 def _time(value: Any) -> float:
     return value if isinstance(value, float) and 0 <= value < LATEST else 0.0
-
-
-def _tool(row: Values, durations: list[float] | None) -> ToolStats:
-    """Return a tool's figures; if 50 and 95 per cent are the same call, `durations` has just that."""
-    name, called, failed, cancelled, open_, size = str(row[0]), *(int(n or 0) for n in row[1:6])
-    p50, p95 = (durations[0], durations[-1]) if durations else (None, None)
-    return ToolStats(name, called, failed, cancelled, open_, p50, p95, size)

@@ -4,8 +4,7 @@ Calls go in the order in which they were written (`seq`), the oldest first, and 
 call go the messages before it in its session, and its words in the index. A session of which nothing is left
 goes, too. Each step is a transaction, and others can write between two of them.
 
-How old calls are is judged by the calls themselves, and not by the clock alone: a clock that has jumped for
-a while, as it may on a machine without a battery, would else make everything old at once. See `_steady_now`.
+How old calls are is judged by the calls themselves, and not by the clock: see `_steady_now`.
 """
 
 from __future__ import annotations
@@ -21,16 +20,15 @@ from callsheet.history.rows import Fill, Pruned, Retention
 from callsheet.history.search_text import index_words, words_of
 from callsheet.history.store_errors import StoreDamaged
 
+PROOF = 10
+"""Calls that a clock must have been right for, more or less, until what it says makes others old."""
+
+SPARE = 0.9
+"""Of the bytes that there may be, how many are used after something was removed."""
+
+EVERY = 1 << 62
+
 _REMOVED = "seq, session_id, position, payload"
-
-# A clock may have been wrong for a while. So only what was written before all that is young is old; and what
-# is of the future, if something that was written after it is.
-_OLD = """
-seq < (SELECT min(seq) FROM calls WHERE at BETWEEN ? AND ?) AND (at < ? OR (at > ? AND seq < (
-    SELECT max(seq) FROM calls WHERE at < ?
-    AND seq < (SELECT min(seq) FROM calls WHERE at BETWEEN ? AND ?))))
-"""
-
 _REMOVE_MESSAGES = """
 DELETE FROM messages WHERE (session_id, key) IN (
     SELECT m.session_id, m.key FROM messages m
@@ -38,16 +36,6 @@ DELETE FROM messages WHERE (session_id, key) IN (
     ORDER BY m.at LIMIT ?
 ) RETURNING 1
 """
-
-GAP = 7 * 86400.0
-"""Seconds without an entry after which a clock may have jumped."""
-
-SPARE = 0.9
-"""Of the bytes that there may be, how many are used after something was removed."""
-
-EVERY = 1 << 62
-
-Steps = Iterator[Pruned]
 
 
 class Upkeep(Reader):
@@ -85,26 +73,40 @@ class Upkeep(Reader):
             yield pruned
 
     @guarded
-    def _next(self, steps: Steps) -> Pruned | None:
+    def _next(self, steps: Iterator[Pruned]) -> Pruned | None:
         return next(steps, None)
 
-    def _steps(self, keep: Retention, now: float | None, most: int) -> Steps:
-        gap = min(GAP, keep.max_age or GAP)
-        known = self._steady_now(gap) if now is None else now
+    def _steps(self, keep: Retention, now: float | None, most: int) -> Iterator[Pruned]:
+        known = self._steady_now() if now is None else now
         if keep.max_age is not None:
             old = known - keep.max_age
-            condition, values = "at < ?", [old]
-            if now is None:
-                condition, values = _OLD, [old, known, old, known, old, old, known]
-            yield from self._remove_calls(EVERY, most, condition, *values)
+            yield from self._remove_calls(EVERY, most, "at < ?", old)
             yield from self._remove_messages(old, most)
         if keep.max_calls is not None:
             count = self.db.fetch_value("SELECT count(*) FROM calls")
             yield from self._remove_calls(count - keep.max_calls, most)
         if keep.max_bytes is not None:
-            yield from self._remove_bytes(keep.max_bytes, most)
+            # How many calls are too many is an estimate, so it is made again.
+            while surplus := self._fill(keep.max_bytes).surplus:
+                removed = list[Pruned]()
+                for pruned in self._remove_calls(surplus, most):
+                    removed.append(pruned)
+                    yield pruned
+                self.db.release()  # the index of words holds on to the space of removed calls
+                if not removed:
+                    break
             yield from self._remove_messages(known, most, keep.max_bytes)
         self.db.release()
+
+    def _steady_now(self) -> float:
+        """Return the time that the age of calls is measured from.
+
+        That is the time of one of the newest calls. A clock that is wrong for a few calls makes nothing old,
+        and nor does a long absence.
+        """
+        now = time.time()
+        recent = "SELECT at FROM calls WHERE at <= ? ORDER BY at DESC LIMIT 1 OFFSET ?"
+        return min(now, self.db.fetch_value(recent, now, PROOF) or 0.0)
 
     @guarded
     def fill(self, limit: int) -> Fill:
@@ -112,49 +114,15 @@ class Upkeep(Reader):
         return self._fill(limit)
 
     def _fill(self, limit: int) -> Fill:
-        used, least = 0, self.db.empty_bytes()
-        if self.db.disk_bytes() > limit:  # else there is nothing to count
-            used = self.db.used_bytes()
-        if used <= limit:
-            return Fill(used, least, 0)
+        if self.db.disk_bytes() <= limit:  # then there is nothing to count
+            return Fill(0, 0)
+        used = self.db.used_bytes()
         count = self.db.fetch_value("SELECT count(*) FROM calls")
-        share = (limit - least) / (used - least) if limit > least else 0.0
-        return Fill(used, least, count - int(count * SPARE * share))
-
-    def _remove_bytes(self, limit: int, most: int) -> Steps:
-        """Remove the oldest calls until a limit of bytes holds. How many these are is estimated each time."""
-        is_smaller = True
-        while is_smaller and (surplus := self._fill(limit).surplus):
-            is_smaller = False
-            for pruned in self._remove_calls(surplus, most):
-                is_smaller = True
-                yield pruned
-            self.db.release()  # the index of words holds on to the space of removed calls
-
-    def _steady_now(self, gap: float) -> float:
-        """Return the time that the age of calls is measured from.
-
-        That is the time of the newest call, not the clock's. Across a gap, time only advances once the calls
-        after it span more than `gap` themselves; until then, the clock may just have jumped.
-        """
-        now = time.time()
-        newest = self.db.fetch_value("SELECT max(at) FROM calls WHERE at <= ?", now)
-        if newest is None:  # no calls, but perhaps messages
-            used = "SELECT max(updated_at) FROM sessions WHERE updated_at <= ?"
-            return self.db.fetch_value(used, now) or now
-        before = self.db.fetch(
-            "SELECT seq, at FROM calls WHERE at < ? ORDER BY seq DESC LIMIT 1", newest - gap
-        )
-        if not before:
-            return newest
-        # The last call before the gap, and the one that was written next
-        ((seq, at),) = before
-        after = self.db.fetch_value("SELECT at FROM calls WHERE seq > ? ORDER BY seq LIMIT 1", seq)
-        return at if after is not None and after - at > gap else newest
+        return Fill(used, count - int(count * SPARE * limit / used) if used > limit else 0)
 
     def _remove_calls(
         self, surplus: int, most: int, condition: str = "1 = 1", *values: Any
-    ) -> Steps:
+    ) -> Iterator[Pruned]:
         """Remove the oldest calls that meet a condition and have ended, so many at most."""
         while surplus > 0:
             with self.db.transaction():
@@ -191,7 +159,7 @@ class Upkeep(Reader):
         pruned.sessions = self._drop_empty(list(reached))
         return pruned
 
-    def _remove_messages(self, before: float, most: int, limit: int = -1) -> Steps:
+    def _remove_messages(self, before: float, most: int, limit: int = -1) -> Iterator[Pruned]:
         """Remove the oldest messages of sessions that have no calls, and sessions that are empty.
 
         With a limit, stop as soon as the store takes no more bytes than that.

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from callsheet.report.json import JsonObject
 
@@ -67,7 +66,8 @@ class CallRow(Head, kw_only=True, gc=False, tag="call"):
 class MessageRow(Struct, kw_only=True, gc=False, tag="message"):
     """A message: a user's, an agent's, a thought, or a plan.
 
-    `kind` is `user`, `agent`, `thought` or `plan`. A long message has several parts.
+    `kind` is `user`, `agent`, `thought` or `plan`. A long message has several rows, each with its own
+    position; 0.1.0 has numbered them as `part`.
     """
 
     session_id: str
@@ -146,11 +146,6 @@ class Query(Struct, kw_only=True, frozen=True):
     before: tuple[float, str, str] | None = None
     limit: int = 50
 
-    @property
-    def is_for_all(self) -> bool:
-        """Whether the query has no condition, whatever its limit."""
-        return replace(self, limit=50) == Query()
-
 
 class ToolStats(Struct):
     """Figures of one tool's calls. Durations are in milliseconds, of the calls that have one."""
@@ -166,9 +161,9 @@ class ToolStats(Struct):
 
 
 class Stats(Struct, kw_only=True):
-    """Figures of a store. `size` is what the calls would take as plain JSON; `stored` is what they take.
+    """Figures of calls. `size` is what they would take as plain JSON; `stored` is what they take.
 
-    If the query has a condition, `sessions` counts those with such calls, and `messages` theirs.
+    `sessions` counts those with such calls, and `messages` theirs.
     """
 
     calls: int
@@ -204,13 +199,9 @@ KEEP = Retention(max_age=90 * 86400.0, max_calls=1_000_000, max_bytes=2 << 30)
 
 
 class Fill(Struct):
-    """How full a store is, as far as a limit of bytes is concerned. `least` is what it takes without a call.
-
-    `surplus` is how many calls go, more or less, if the limit is to hold.
-    """
+    """The bytes that a store uses, if it exceeds a limit, and how many calls go then, more or less."""
 
     used: int
-    least: int
     surplus: int
 
 

@@ -32,7 +32,7 @@ again.
 
 TITLE = 80
 REMEMBERED = 1000
-"""Messages whose number of parts is remembered, and calls whose start is."""
+"""Calls that have ended whose start is remembered."""
 
 _numbers = count()
 """Numbers the logs of one process."""
@@ -58,7 +58,6 @@ class SessionLog:
         self._ended: dict[str, object] = {}
         self._plan: WaitingMessage | None = None
         self._message: WaitingMessage | None = None
-        self._parts: dict[str, int] = {}
 
     @property
     def session_id(self) -> str:
@@ -140,13 +139,9 @@ class SessionLog:
             ):
                 message = replace(last, blocks=_joined(last.blocks, blocks))
             else:
-                part = self._parts.pop(message_id, 0)
-                self._parts[message_id] = part + 1
-                if len(self._parts) > REMEMBERED:  # nobody goes on with such an old message
-                    del self._parts[next(iter(self._parts))]
                 position, key = self._next_place()
                 message = WaitingMessage(
-                    self._row, message_id, part, position, kind, now, tuple(blocks), key
+                    self._row, message_id, 0, position, kind, now, tuple(blocks), key
                 )
             self._message = message
             self._put(message, now)

@@ -1,15 +1,18 @@
 """The spool: a local file of rows, for when their store can't be written.
 
-Each process that needs a spool has a SQLite file of its own in the user's data directory, and holds its lock
-for as long as it lives. Rows are on the disk when `append` returns; a later state of a row replaces an
-earlier one. When the store can be written again, its process writes them there, in order. A file whose
-process is gone is claimed by the next process that opens the same store. A row has a key, so nothing is
-stored twice if that one is killed in the midst of it, too.
+Each process that needs a spool appends to a file of its own in the user's data directory, and holds its lock
+for as long as it lives. Rows are on the disk when `append` returns. When the store can be written again, its
+process writes them there, in order. A file whose process is gone is claimed by the next process that opens
+the same store. A row has a key, so nothing is stored twice if that one is killed in the midst of it, too.
+
+A file is a sequence of batches, with the length and the checksum of each before it.
 """
 
 from __future__ import annotations
 
-import sqlite3
+import errno
+import os
+import struct
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -17,30 +20,20 @@ from hashlib import blake2b
 from pathlib import Path
 from secrets import token_hex
 from threading import RLock
+from zlib import crc32
 
 import msgspec
 
-from callsheet.history.migration import decode_old_batch
 from callsheet.history.rows import WaitingRow
-from callsheet.history.sqlite_file import code_of, connection
+from callsheet.history.sqlite import lock_file
 from callsheet.history.url import default_file
 
 MOST = 512 << 20
 """Bytes that one process may spool."""
 
-ATTEMPTS = 5
-"""How many files are made at most until one can be locked."""
-
-_ENDING = ".spool"
-_OLD = (".left", ".taken")
-"""Endings of the files that version 0.1.0 left: one batch, and nothing else."""
-
-_PAGE = 4096
-_TABLE = """
-CREATE TABLE IF NOT EXISTS waiting (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT, key TEXT, row BLOB, UNIQUE (session_id, key)
-)
-"""
+_ENDING = ".rows"
+_HEAD = struct.Struct("<II")
+_decode = msgspec.msgpack.Decoder(list[WaitingRow]).decode
 
 
 class Spool:
@@ -49,96 +42,94 @@ class Spool:
     def __init__(self, url: str) -> None:
         self.file: Path | None = None
         self.count: int = 0
-        """How many rows wait in it."""
+        """How many rows wait in it, of those that were appended here."""
         self._url: str = url
-        self._db: sqlite3.Connection | None = None
+        self._opened: int | None = None
         self._lock: RLock = RLock()
+        # From where to where the file has batches that wait, and what is left of the one before.
+        self._begin: int = 0
+        self._end: int = 0
+        self._rows: list[WaitingRow] = []
 
     def append(self, rows: Iterable[WaitingRow]) -> None:
-        """Put rows on the disk. Raise an error of SQLite or an `OSError` if none of them can be."""
-        some = [
-            (row.session_id, row.key, msgspec.msgpack.encode((session, row)))
-            for session, row in rows
-        ]
+        """Put rows on the disk. Raise an `OSError` if they can't be; then none of them is."""
+        some = list(rows)
+        body = msgspec.msgpack.encode(some)
+        data = _HEAD.pack(len(body), crc32(body)) + body
         with self._lock:
-            db = self._db or self._make()
-            with db:  # all of them, or none
-                db.execute("BEGIN")
-                db.executemany(
-                    "INSERT OR REPLACE INTO waiting (session_id, key, row) VALUES (?, ?, ?)", some
-                )
-            self._recount(db)
+            if self._end + len(data) > MOST:
+                raise OSError(errno.EFBIG, "the spool is full")
+            opened = self._make() if self._opened is None else self._opened
+            try:
+                if os.pwrite(opened, data, self._end) < len(data):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # noqa: TRY301
+                os.fsync(opened)
+            except OSError:
+                os.ftruncate(opened, self._end)
+                raise
+            self._end += len(data)
+            self.count += len(some)
 
-    def first(self, most: int) -> dict[int, WaitingRow]:
-        """Return the first rows that wait, by their numbers."""
-        if self._db is None:
-            return {}
-        with self._lock:
-            found = self._db.execute(
-                "SELECT number, row FROM waiting ORDER BY number LIMIT ?", [most]
-            ).fetchall()
-        return {number: _decode(data) for number, data in found}
+    def first(self, most: int) -> list[WaitingRow]:
+        """Return the first rows that wait, all from one batch; nothing if none waits.
 
-    def remove(self, numbers: Iterable[int]) -> None:
-        """Remove rows that are in the store. One that was replaced meanwhile has a new number, and stays."""
+        Raises:
+            ValueError: The batch is damaged, or was not written to its end.
+        """
         with self._lock:
-            if self._db is not None:
-                with self._db:
-                    self._db.execute("BEGIN")
-                    self._db.executemany(
-                        "DELETE FROM waiting WHERE number = ?", [[one] for one in numbers]
-                    )
-                self._recount(self._db)
-                if not self.count:
-                    self.close()
+            if not self._rows and self._opened is not None and self._begin < self._end:
+                head = os.pread(self._opened, _HEAD.size, self._begin)
+                size, check = _HEAD.unpack(head.ljust(_HEAD.size, b"\0"))
+                body = os.pread(self._opened, min(size, MOST), self._begin + _HEAD.size)
+                if len(body) < size or crc32(body) != check:
+                    raise ValueError(f"the batch at byte {self._begin} is damaged")
+                self._rows = _decode(body)
+                self._begin += _HEAD.size + size
+            return self._rows[:most]
+
+    def remove(self, some: list[WaitingRow]) -> None:
+        """Remove the first rows, which are in the store now. A file in which nothing waits is removed."""
+        with self._lock:
+            del self._rows[: len(some)]
+            self.count -= len(some)
+            if self._is_empty:
+                self.close()
+
+    @property
+    def _is_empty(self) -> bool:
+        return self._begin == self._end and not self._rows
 
     def claim(self, file: Path) -> bool:
         """Open a file, and hold its lock. Return whether no other process holds it."""
-        db = connection(file, "?mode=rw", timeout=0.0)
-        try:
-            db.execute("PRAGMA locking_mode = EXCLUSIVE")
-            db.execute(f"PRAGMA max_page_count = {MOST // _PAGE}")
-            db.execute("BEGIN EXCLUSIVE")
-            db.execute(_TABLE)
-            db.execute("COMMIT")
-            self._recount(db)
-        except sqlite3.Error as exc:
-            db.close()
-            if code_of(exc) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN):
-                return False
-            raise
-        if not file.exists():  # whoever had it has just removed it
-            db.close()
-            return False
-        self._db, self.file = db, file
-        return True
+        self._opened = lock_file(file)
+        if self._opened is not None:
+            self.file, self._begin, self._end = file, 0, os.fstat(self._opened).st_size
+        return self._opened is not None
 
     def close(self) -> None:
         """Close the file, and remove it if nothing waits in it."""
         with self._lock:
-            db, self._db = self._db, None
-            if db is not None:
-                db.close()
-                if self.file is not None and not self.count:
-                    self.file.unlink(missing_ok=True)
+            if self._opened is not None and self.file is not None and self._is_empty:
+                self.file.unlink(missing_ok=True)
+            self.release_lock()
 
-    def _recount(self, db: sqlite3.Connection) -> None:
-        (self.count,) = db.execute("SELECT count(*) FROM waiting").fetchone()
+    def release_lock(self) -> None:
+        """Close the file as it is. A forked child does so: the lock lasts as long as its parent."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            os.close(opened)
 
-    def _make(self) -> sqlite3.Connection:
+    def _make(self) -> int:
         """Make the file, for its owner alone."""
         place = directory()
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for _ in range(ATTEMPTS):
-            file = place / f"{_name(self._url)}-{time.time_ns():020}-{token_hex(4)}{_ENDING}"
-            file.touch(0o600, exist_ok=False)
-            # Another process may have claimed it, empty, just before.
-            if self.claim(file) and self._db is not None:
-                return self._db
-        raise OSError(f"no file in {place} can be locked")
-
-
-_decode = msgspec.msgpack.Decoder(WaitingRow).decode
+        file = place / f"{_name(self._url)}-{time.time_ns():020}-{token_hex(4)}"
+        opened = lock_file(file, os.O_CREAT | os.O_EXCL)
+        if opened is None:
+            raise OSError(f"{file} can't be locked")
+        self.file = file.rename(file.with_suffix(_ENDING))  # only now do others look at it
+        self._opened, self._begin, self._end = opened, 0, 0
+        return opened
 
 
 def directory() -> Path:
@@ -148,33 +139,17 @@ def directory() -> Path:
 
 def left_files(url: str) -> list[Path]:
     """Return the spools for a store, the oldest first. The process of each may live, or be gone."""
-    found: list[Path] = []
     with suppress(OSError, RuntimeError):
-        found = sorted(directory().glob(f"{_name(url)}-*"))
-    return [file for file in found if file.suffix in (_ENDING, *_OLD)]
-
-
-def claimed(url: str, file: Path) -> Spool | None:
-    """Return the spool in a file, unless its process lives. What 0.1.0 has left becomes a spool first.
-
-    Raises:
-        OSError: The file can't be read.
-        MsgspecError: It is nothing that was ever left.
-        sqlite3.Error: It is damaged.
-    """
-    spool = Spool(url)
-    if file.suffix in _OLD:
-        spool.append(decode_old_batch(file.read_bytes()))
-        file.unlink(missing_ok=True)
-        return spool
-    return spool if spool.claim(file) else None
+        return sorted(directory().glob(f"{_name(url)}-*{_ENDING}"))
+    return []
 
 
 def is_waiting(url: str) -> bool:
     """Return whether a process that is gone has left something for a store."""
     for file in left_files(url):
-        with suppress(OSError, msgspec.MsgspecError, sqlite3.Error):
-            if (spool := claimed(url, file)) is not None:
+        spool = Spool(url)
+        with suppress(OSError):
+            if spool.claim(file):
                 spool.close()
                 return True
     return False

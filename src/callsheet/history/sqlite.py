@@ -2,6 +2,10 @@
 
 Several processes share a file by WAL: readers never wait, writers wait for each other for a moment. A commit
 is on the disk when it returns.
+
+`user_version` is the version of the tables; a file of an earlier version is migrated when it is opened. A
+file that can't be read, or that fails a check after an error, is renamed when it is next opened to write, and
+a new one is begun: the work goes on, and nothing of the old one is lost.
 """
 
 from __future__ import annotations
@@ -11,21 +15,25 @@ import os
 import sqlite3
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from callsheet.history import sqlite_file
 from callsheet.history.database import Database, IndexedCall, Values
-from callsheet.history.migration import OLD, copy_rows, copy_to, remove_copy
-from callsheet.history.sqlite_file import OURS, TABLES, TRIGGERS, VERSION, FileId, id_of
+from callsheet.history.migration import copy_rows
+from callsheet.history.schema import SQLITE_TABLES, SQLITE_TRIGGERS
 from callsheet.history.store_errors import (
     BadUrl,
     HistoryError,
     NotKept,
     StoreDamaged,
+    StoreTooNew,
     StoreUnavailable,
 )
+
+BUSY = 2.0
+"""Seconds that a transaction waits for another process."""
 
 MERGED_PAGES = 500
 """Pages of the index that are merged in one step."""
@@ -35,6 +43,31 @@ FREED_PAGES = 25_000
 
 WAL_BYTES = 4 << 20
 """Bytes that the log of what was written may take beside the file, when it has been moved there."""
+
+_MAGIC = b"SQLite format 3\0"
+_SUFFIXES = (".sqlite", ".sqlite3", ".db", ".db3")
+_MAY_PASS = frozenset((
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_AUTH,
+    sqlite3.SQLITE_ABORT,
+))  # fmt: skip
+"""What SQLite reports of a file that may be usable later."""
+
+VERSION = 3
+"""The version of the tables. 0.1.0 has written 1, and what came after it 2: see `migration`."""
+
+_KNOWN = {"calls_text", "messages_by_place", "sessions_by_use", "unindexed"}
+_NEVER = 1000
+"""A version that no history will ever have."""
+
+OURS = 0x63616C6C
+"""The `application_id` of our files: "call"."""
+
+_SCHEMA = """
+SELECT m.type, m.name, p.name FROM sqlite_master m LEFT JOIN pragma_table_info(m.name) p
+WHERE m.type IN ('table', 'trigger')
+"""
 
 
 class SqliteDatabase(Database):
@@ -46,16 +79,17 @@ class SqliteDatabase(Database):
 
     begin: str = "BEGIN IMMEDIATE"
     index_table: str = "calls_text_docsize"
+    old: str = "old_"
     conflict = sqlite3.IntegrityError
 
     def __init__(self, file: Path) -> None:
         super().__init__(f"sqlite:///{file}")
         self.file: Path = file
         self._raw: sqlite3.Connection | None = None
-        self._file_id: FileId | None = None
-        self._damaged: FileId | None = None
-        self._lock: int = -1
-        self._locked: Path | None = None
+        self._file_id: tuple[int, int] | None = None
+        # Whether an error was about the file, as far as SQLite can say.
+        self._is_suspect: bool = False
+        self._lock: tuple[int, Path] | None = None
         # The words of how many calls were removed since the index was last compacted.
         self._removed: int = 0
 
@@ -80,21 +114,19 @@ class SqliteDatabase(Database):
         if not write:
             self._open_to_read()
             return []
-        before = id_of(self.file)
+        before = _id_of(self.file)
         try:
-            if before is not None and before == self._damaged:
-                raise StoreDamaged(f"{self.file} is damaged.")  # noqa: TRY301
             self._open("rwc")
         except Exception as exc:
             error = self.error(exc)
             # Another process may have set it aside just now.
-            if not isinstance(error, StoreDamaged) or before is None or before != id_of(self.file):
+            if not isinstance(error, StoreDamaged) or before is None or before != _id_of(self.file):
                 raise
-            if before != self._damaged and not sqlite_file.may_be_ours(self.file):
+            if not self._may_be_ours():
                 raise BadUrl(
                     f"{self.file} is no history, but something else; it is left alone. Name another file."
                 ) from None
-            aside = sqlite_file.set_aside(self.file)
+            aside = self._set_aside()
             self._open("rwc")
             return [f"{error} It was set aside as {aside}, and a new one was begun."]
         return []
@@ -105,19 +137,19 @@ class SqliteDatabase(Database):
         try:
             self._open("rw")
         except sqlite3.OperationalError as exc:
-            if sqlite_file.code_of(exc) not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+            if _code_of(exc) not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
                 raise
             self._open("ro&immutable=1")  # not ours to write: look at it as it is
 
     def _open(self, mode: str) -> None:
         self.close()
         if mode == "rwc":
-            sqlite_file.make_file(self.file)
-        self._raw = db = sqlite_file.connection(self.file, f"?mode={mode}")
+            self._make_file()
+        self._raw = db = connection(self.file, mode)
         try:
             if mode.startswith("rw"):
-                self._prepare_patiently(db)
-            elif sqlite_file.version_of(db, self.file) < VERSION:
+                self._prepare_patiently()
+            elif self._version() < VERSION:
                 raise StoreUnavailable(  # noqa: TRY301
                     f"{self.file} is of an earlier version, and must be written once to be migrated."
                 )
@@ -125,80 +157,171 @@ class SqliteDatabase(Database):
             db.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
             db.execute("PRAGMA cache_size = -16000")
             db.execute("SELECT 1 FROM calls LIMIT 1").fetchone()
+            if self._is_suspect and mode == "rwc":
+                self._check()
         except BaseException:
             self.close()
             raise
-        self._file_id = id_of(self.file)
+        self._file_id = _id_of(self.file)
+        self._is_suspect = False
 
-    def _prepare_patiently(self, db: sqlite3.Connection) -> None:
+    def _make_file(self) -> None:
+        """Make an empty file, for its owner alone, unless there is one that can be written."""
+        try:
+            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self.file.exists():
+                self.file.touch(mode=0o600)
+        except OSError as exc:
+            raise StoreUnavailable(f"{self.file} can't be made: {exc.strerror or exc}.") from None
+        # SQLite would only read it, for as long as the connection lives.
+        if not os.access(self.file, os.W_OK):
+            raise StoreUnavailable(f"{self.file} can't be written.")
+
+    def _prepare_patiently(self) -> None:
         """Make the tables. If several processes begin a file at once, SQLite does not always wait."""
-        until = time.monotonic() + sqlite_file.BUSY
+        until = time.monotonic() + BUSY
         while True:
             try:
-                self._prepare(db)
+                self._prepare()
             except sqlite3.OperationalError as exc:
-                is_busy = sqlite_file.code_of(exc) == sqlite3.SQLITE_BUSY
-                if not is_busy or time.monotonic() > until:
+                if _code_of(exc) != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                     raise
                 time.sleep(0.01)
             else:
                 return
 
-    def _prepare(self, db: sqlite3.Connection) -> None:
+    def _prepare(self) -> None:
         """Make the tables, or migrate those of an earlier version."""
+        db = self.raw
         # As of one moment: a file that is being begun would else look like somebody else's.
         db.execute("BEGIN")
         try:
-            found = sqlite_file.version_of(db, self.file)
+            found = self._version()
         finally:
             db.rollback()
         if found == VERSION:
             return
         db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has an effect only in an empty file
         db.execute("PRAGMA journal_mode = WAL")
-        copy: Path | None = None
-        try:
-            with self.transaction():
-                # Another process may have been quicker.
-                found = sqlite_file.version_of(db, self.file)
-                if 0 < found < VERSION:
-                    copy = copy_to(self.file)
-                    self.fetch(f"ATTACH ? AS {OLD}", str(copy))
-                    sqlite_file.drop_tables(db)
-                if found < VERSION:
-                    sqlite_file.execute_script(db, TABLES)
-                    if copy is not None:
-                        copy_rows(self, version=found)
-                    sqlite_file.execute_script(db, TRIGGERS)
-                db.execute(f"PRAGMA application_id = {OURS}")
-                db.execute(f"PRAGMA user_version = {VERSION}")
-        finally:  # committed, or as it was before
-            if copy is not None:
-                with suppress(sqlite3.Error):
-                    self.fetch(f"DETACH {OLD}")
-                remove_copy(copy)
+        with self.transaction():
+            found = self._version()  # another process may have been quicker
+            if found == VERSION:
+                return
+            if found:
+                self._rename_tables()
+            execute_script(db, SQLITE_TABLES)
+            if found:
+                copy_rows(self, version=found)
+                self._drop_tables(f"{self.old}%")
+            execute_script(db, SQLITE_TRIGGERS)
+            db.execute(f"PRAGMA application_id = {OURS}")
+            db.execute(f"PRAGMA user_version = {VERSION}")
+
+    def _version(self) -> int:
+        """Return the version of the tables; 0 if the file is empty. What is somebody else's is left alone."""
+        owner, found = self._pragma("application_id"), self._pragma("user_version")
+        names = {name for (name,) in self.fetch("SELECT name FROM sqlite_master")}
+        if names >= _KNOWN and (owner != OURS or not 0 < found < _NEVER):
+            raise StoreDamaged(
+                f"{self.file} is damaged: it has a history's tables, but not its marks."
+            )
+        if owner != OURS and (owner or found or names):
+            raise BadUrl(
+                f"{self.file} is the database of another program; name another file: --history sqlite:///PATH."
+            )
+        if found > VERSION:
+            raise StoreTooNew(
+                f"{self.file} is a history of version {found}, and this callsheet knows up to {VERSION}; "
+                "use the newer callsheet, or another file: --history sqlite:///PATH."
+            )
+        return found
+
+    def _rename_tables(self) -> None:
+        """Make room for new tables: rename the old ones, without their indexes and triggers."""
+        self._drop_tables("calls_text")
+        found = "SELECT type, name, sql FROM sqlite_master ORDER BY type = 'table'"
+        for kind, name, sql in self.fetch(found):
+            if kind == "table" and not name.startswith("sqlite_"):
+                self.fetch(f'ALTER TABLE "{name}" RENAME TO "{self.old}{name}"')
+            elif kind != "table" and sql:
+                self.fetch(f'DROP {kind} "{name}"')
+
+    def _drop_tables(self, like: str) -> None:
+        query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE ?"
+        for (name,) in self.fetch(query, like):
+            self.fetch(f'DROP TABLE "{name}"')
 
     def close(self) -> None:
-        if self._lock >= 0 and self._locked is not None:
+        if self._lock is not None:
             with suppress(OSError):
-                self._locked.unlink(missing_ok=True)
+                self._lock[1].unlink()
         self.release_lock()
         db, self._raw = self._raw, None
         if db is not None:
             with suppress(sqlite3.Error):
                 db.close()
 
+    # Damage
+
+    def _check(self) -> None:
+        """Raise an error if the file is damaged, and not just what was asked of it."""
+        if (found := self.fetch_value("PRAGMA integrity_check(1)")) != "ok":
+            raise StoreDamaged(f"{self.file} is damaged ({found}).")
+        self.fetch("INSERT INTO calls_text (calls_text) VALUES ('integrity-check')")
+        with closing(sqlite3.connect(":memory:")) as new:
+            execute_script(new, SQLITE_TABLES + SQLITE_TRIGGERS)
+            if missing := set(new.execute(_SCHEMA)) - set(self.fetch(_SCHEMA)):
+                names = ", ".join(sorted(f"{one[1]} {one[2] or ''}".strip() for one in missing))
+                raise StoreDamaged(f"{self.file} is damaged: it lacks {names}.")
+
+    def _may_be_ours(self) -> bool:
+        """Return whether a file that can't be read may be a damaged history, and not somebody's text."""
+        with self.file.open("rb") as opened:
+            begins = opened.read(len(_MAGIC))
+        return begins == _MAGIC or self.file.suffix.lower() in _SUFFIXES
+
+    def _set_aside(self) -> Path:
+        """Move the file away, with what belongs to it. Return where to. Nothing of it is lost."""
+        name = f"{self.file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
+        aside, count = self.file.with_name(name), 1
+        while aside.exists():
+            count += 1
+            aside = self.file.with_name(f"{name}-{count}")
+        for suffix in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                self.file.with_name(self.file.name + suffix).rename(f"{aside}{suffix}")
+        return aside
+
     def error(self, exc: Exception) -> Exception:
-        # A damaged file is set aside when it is next opened to write.
-        error = sqlite_file.error_of(exc, self.file)
-        if type(error) is HistoryError:  # a row is refused: also by an index that is damaged
-            with suppress(sqlite3.Error, StoreUnavailable):
-                found = self.fetch_value("PRAGMA integrity_check(1)")
-                if found != "ok":
-                    exc = error = StoreDamaged(f"{self.file} is damaged ({found}).")
-        if isinstance(error, StoreDamaged) and sqlite_file.is_certain(exc):
-            self._damaged = self._file_id
+        error = self._error(exc)
+        if type(error) is HistoryError and exc is not error:
+            try:  # a row is refused, perhaps by an index that is damaged
+                self._check()
+            except StoreDamaged as found:
+                exc = error = found
+            except (sqlite3.Error, StoreUnavailable):
+                pass
+        if isinstance(error, StoreDamaged) and isinstance(exc, (sqlite3.Error, StoreDamaged)):
+            self._is_suspect = True
         return error
+
+    def _error(self, exc: Exception) -> HistoryError:
+        """Return our error for one that was raised while the file was used, by whether it may pass."""
+        if isinstance(exc, HistoryError):
+            return exc
+        if isinstance(exc, OSError):
+            return StoreUnavailable(f"{self.file}: {exc.strerror or exc}.")
+        if not isinstance(exc, sqlite3.Error):  # what was read makes no sense
+            return StoreDamaged(f"{self.file} is damaged ({type(exc).__name__}: {exc}).")
+        if isinstance(exc, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError)):
+            return HistoryError(f"{self.file} can't store this: {exc}.")
+        # A file that ends before a page that its head counts is damaged.
+        is_short = getattr(exc, "sqlite_errorname", "") == "SQLITE_IOERR_SHORT_READ"
+        may_pass = _code_of(exc) in _MAY_PASS or isinstance(exc, sqlite3.ProgrammingError)
+        if may_pass and not is_short:
+            return StoreUnavailable(f"{self.file} can't be used now: {exc}.")
+        # Our statements are right for our tables: whatever else SQLite has against them is about the file.
+        return StoreDamaged(f"{self.file} is damaged or no history ({exc}).")
 
     # Statements
 
@@ -212,38 +335,33 @@ class SqliteDatabase(Database):
     # Writers
 
     def hold(self, writer: str) -> None:
-        if id_of(self.file) != self._file_id:  # what is written to it now would be lost
+        if _id_of(self.file) != self._file_id:  # what is written to it now would be lost
             raise StoreDamaged(f"{self.file} was removed or replaced.")
         file = self._lock_file(writer)
-        if self._lock >= 0 and file.exists():
+        if self._lock is not None and file.exists():
             return
         self.release_lock()  # somebody has tidied up
         file.parent.mkdir(mode=0o700, exist_ok=True)
         for other in file.parent.iterdir():  # what processes have left that were killed
             self.is_gone(other.name)
-        self._lock, self._locked = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), file
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        if (lock := lock_file(file, os.O_CREAT)) is not None:
+            self._lock = lock, file
 
     def release_lock(self) -> None:
-        if self._lock >= 0:
-            os.close(self._lock)
-        self._lock = -1
+        if self._lock is not None:
+            os.close(self._lock[0])
+        self._lock = None
 
     def is_gone(self, writer: str) -> bool:
         file = self._lock_file(writer)
         try:
-            lock = os.open(file, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return True
+            lock = lock_file(file)
         except OSError:
             return False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            file.unlink(missing_ok=True)
-        except OSError:
-            return False
-        finally:
-            os.close(lock)
+        if lock is None:
+            return not file.exists()
+        file.unlink(missing_ok=True)
+        os.close(lock)
         return True
 
     def _lock_file(self, writer: str) -> Path:
@@ -284,11 +402,6 @@ class SqliteDatabase(Database):
         pages = self._pragma("page_count") - self._pragma("freelist_count")
         return pages * self._pragma("page_size")
 
-    def empty_bytes(self) -> int:
-        # There is a page per table and index, and two in which SQLite notes where all is.
-        trees = self.fetch_value("SELECT count(*) FROM sqlite_master WHERE rootpage > 0")
-        return (trees + 2) * self._pragma("page_size")
-
     def _pragma(self, name: str) -> int:
         return self.fetch_value(f"PRAGMA {name}")
 
@@ -317,3 +430,65 @@ class SqliteDatabase(Database):
         self.fetch("INSERT INTO calls_text (calls_text) VALUES ('optimize')")
         self.fetch("VACUUM")
         self.fetch("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def connection(file: Path, mode: str) -> sqlite3.Connection:
+    """Return a connection to a file, in which each statement is a transaction unless one is begun."""
+    uri = f"file://{quote(os.fsencode(file))}?mode={mode}"
+    db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY, check_same_thread=False)
+    # A text that is damaged is no reason to show nothing of the others.
+    db.text_factory = _decoded
+    return db
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode(errors="replace")
+
+
+def execute_script(db: sqlite3.Connection, script: str) -> None:
+    """Run statements, each of which ends a line. `executescript` would commit first."""
+    rest = ""
+    for line in script.splitlines(keepends=True):
+        rest += line
+        if sqlite3.complete_statement(rest):
+            db.execute(rest)
+            rest = ""
+
+
+def lock_file(file: Path, flags: int = 0) -> int | None:
+    """Open a file, and hold its lock until it is closed.
+
+    Args:
+        file: The file.
+        flags: Further flags to open it with, as `os.O_CREAT`.
+
+    Returns:
+        Its descriptor, or None if another process holds the lock, or there is no such file (any more).
+
+    Raises:
+        OSError: It can't be opened.
+    """
+    try:
+        opened = os.open(file, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+    except FileNotFoundError:
+        return None
+    with suppress(BlockingIOError):
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(opened).st_nlink:  # else whoever had it has just removed it
+            return opened
+    os.close(opened)
+    return None
+
+
+def _id_of(file: Path) -> tuple[int, int] | None:
+    """Return what identifies a file, also after another one took its place; None if there is none."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _code_of(exc: Exception) -> int:
+    """Return SQLite's own number for what went wrong."""
+    return getattr(exc, "sqlite_errorcode", 0) & 0xFF

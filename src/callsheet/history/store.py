@@ -20,10 +20,10 @@ from callsheet.history.call_records import WaitingCall, abandoned, possible_ids,
 from callsheet.history.queries import guarded
 from callsheet.history.retention import Upkeep
 from callsheet.history.rows import CallRow, MessageRow, SessionRow, StoredCall, WaitingRow
-from callsheet.history.store_errors import HistoryError, StoreDamaged
+from callsheet.history.store_errors import HistoryError
 from callsheet.report.humanize import plural
 
-WIDE = 32
+WIDE = 64
 """Calls that one statement writes, so that a round trip, or taking the GIL, is paid once for all of them."""
 
 ATTEMPTS = 8
@@ -51,7 +51,6 @@ ON CONFLICT (session_id, key) DO UPDATE SET
     writer = excluded.writer, size = excluded.size, payload = excluded.payload
 WHERE calls.writer IS NOT NULL OR (calls.reason = 'abandoned' AND excluded.writer IS NULL)
 """
-_ONE_CALL, _WIDE_CALLS = _CALLS.format(_CALL), _CALLS.format(", ".join([_CALL] * WIDE))
 
 _MESSAGES = """
 INSERT INTO messages (session_id, message_id, part, position, kind, at, size, payload, key)
@@ -89,9 +88,7 @@ class Store(Upkeep):
             news = self._connect()
             self.is_open = True
             closed = self.recover() if write else 0
-        except BaseException as exc:
-            if isinstance(exc, StoreDamaged):  # no question could be at fault instead
-                self.db.error(exc)
+        except BaseException:
             self.close()
             raise
         if closed:
@@ -168,12 +165,10 @@ class Store(Upkeep):
 
     def _write_calls(self, calls: Sequence[CallRow], writer: str) -> None:
         values = [(*astuple(row), writer if row.is_open else None) for row in calls]
-        # One statement can't write the same row twice.
-        is_unique = len({row.key for row in calls}) == len(calls)
-        rest = len(values) % WIDE if is_unique else len(values)
-        self.db.execute_many(_ONE_CALL, values[:rest])
-        for begin in range(rest, len(values), WIDE):
-            self.db.fetch(_WIDE_CALLS, *chain.from_iterable(values[begin : begin + WIDE]))
+        for begin in range(0, len(values), WIDE):
+            some = values[begin : begin + WIDE]
+            sql = _CALLS.format(", ".join([_CALL] * len(some)))
+            self.db.fetch(sql, *chain.from_iterable(some))
 
     def _rename(self, calls: Iterable[CallRow], own_ids: Iterable[str]) -> None:
         """Assign calls ids that no other call of their session has, within a transaction."""
@@ -190,4 +185,6 @@ class Store(Upkeep):
 
 
 def _calls_of(rows: Sequence[WaitingRow]) -> list[CallRow]:
-    return [row for _, row in rows if isinstance(row, CallRow)]
+    """Return each call in its last state: one statement can't write the same row twice."""
+    calls = [row for _, row in rows if isinstance(row, CallRow)]
+    return list({(row.session_id, row.key): row for row in calls}.values())

@@ -39,6 +39,11 @@ def default_file() -> Path:
     return user_data_path("callsheet", appauthor=False) / "history.sqlite"
 
 
+def default_url() -> str:
+    """Return the URL of `default_file`, which may raise `RuntimeError`."""
+    return "sqlite:///" + str(default_file()).replace("%", "%25")
+
+
 def chosen_url(flag: str | None = None) -> str | None:
     """Return the URL to use: the flag's, the environment's, or the default; None if no history is stored.
 
@@ -48,7 +53,7 @@ def chosen_url(flag: str | None = None) -> str | None:
     url = flag if flag is not None else os.environ.get(VARIABLE) or None
     if url is None:
         try:
-            return "sqlite:///" + str(default_file()).replace("%", "%25")
+            return default_url()
         except RuntimeError:  # no home directory
             return None
     if url.strip().lower() in OFF:

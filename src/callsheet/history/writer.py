@@ -11,14 +11,13 @@ call: so what waits is spooled also while the thread hangs in a store that does 
 from __future__ import annotations
 
 import random
-import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from threading import RLock
 from typing import TypeVar
 
-from msgspec import MsgspecError, Struct
+from msgspec import Struct
 
 from callsheet.history import spool
 from callsheet.history.call_records import Waiting, to_rows
@@ -41,11 +40,8 @@ _T = TypeVar("_T")
 BATCH_ROWS, BATCH_BYTES = 1000, 8 << 20
 """Rows that are written at once, and bytes of them."""
 
-MOST_WAITING = 64 << 20
-"""Bytes of rows that may wait in memory, where they can't be spooled."""
-
-ROW_BYTES = 500
-"""Bytes that a row takes in memory besides its payload, more or less."""
+MOST_WAITING = 1000
+"""Rows that may wait in memory, where they can't be spooled."""
 
 LEFT = "left"
 """The writer of open calls in a spool whose process is gone: none that lives, so that they are closed."""
@@ -178,7 +174,7 @@ class Writer:
     def _write_spool(self, some: spool.Spool, writer: str | None = None) -> None:
         """Write what was spooled, in order."""
         while rows := some.first(self._most):
-            self._write(list(rows.values()), writer)
+            self._write(rows, writer)
             some.remove(rows)
             self.health.spooled = self._spool.count
 
@@ -225,15 +221,16 @@ class Writer:
         """Write what processes have spooled that are gone."""
         before = self.health.written
         for file in spool.left_files(self.store.url):
+            left = spool.Spool(self.store.url)
             try:
-                left = spool.claimed(self.store.url, file)
-                if left is not None:
-                    try:
-                        self._write_spool(left, LEFT)
-                    finally:
-                        left.close()
-            except (OSError, MsgspecError, sqlite3.Error) as exc:
+                if left.claim(file):
+                    self._write_spool(left, LEFT)
+            except (OSError, ValueError) as exc:
                 self._notify(sentence(f"What waits in {file} can't be read: {exc}"))
+                with suppress(OSError):
+                    file.rename(file.with_suffix(".damaged"))
+            finally:
+                left.close()
         if entries := self.health.written - before:
             self.store.recover()
             self._notify(f"Wrote {_entries(entries)} that earlier processes could not write.")
@@ -289,8 +286,13 @@ class Writer:
         if self._upkeep_at is None and random.randrange(SELDOM) == 0:
             self.upkeep()
         self._close_store()
-        with suppress(OSError, sqlite3.Error):
+        with suppress(OSError):
             self._spool.close()
+
+    def release_locks(self) -> None:
+        """Close what holds locks, in a forked child: they last as long as the parent."""
+        self.store.db.release_lock()
+        self._spool.release_lock()
 
     # How it goes
 
@@ -306,20 +308,16 @@ class Writer:
         with self.busy:
             self.spool()
             if self._drop_to(0 if self._is_hopeless else MOST_WAITING) and not self._is_hopeless:
-                much = f"More than {MOST_WAITING >> 20} MB wait for {self.store.url} in memory"
+                much = f"More than {_entries(MOST_WAITING)} wait for {self.store.url} in memory"
                 self._notify(f"{much}: the oldest calls are let go.", once="lost")
 
     def _drop_to(self, limit: int) -> int:
-        """Drop the oldest rows, until `limit` bytes are left at most. Return how many that were."""
-        sizes = {key: len(row.payload) + ROW_BYTES for key, (_, row) in self.rows.items()}
-        size, lost = sum(sizes.values()), 0
-        for key, bytes_ in sizes.items():
-            if size <= limit:
-                break
+        """Drop the oldest rows until `limit` are left at most. Return how many that were."""
+        gone = list(self.rows)[: max(0, len(self.rows) - limit)]
+        for key in gone:
             del self.rows[key]
-            size, lost = size - bytes_, lost + 1
-        self.health.lost += lost
-        return lost
+        self.health.lost += len(gone)
+        return len(gone)
 
     def stuck(self, why: str) -> None:
         """Record that nothing can be written for now, and notify of it once."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from binascii import a2b_base64
 from collections.abc import Sequence
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -112,28 +112,24 @@ _Shown: TypeAlias = tuple[ToolCallContent, Cut]
 
 
 def _cut_item(item: ToolCallContent, room: int, phrases: Phrases) -> _Shown:
+    at = 0 if room >= 4 * LINK_ROOM else None
+    limit = room - (0 if at is None else LINK_ROOM)
+    spill = Spill(msgspec.to_builtins(item), "application/json")
     if isinstance(item, (TextContent, EmbeddedResource)) and item.text is not None:
-        return _cut_text(item, item.text, room, phrases)
-    if isinstance(item, (ImageContent, AudioContent, EmbeddedResource)):
+        beside = item_size(item) - size_of(item.text)
+        if beside <= room // 2:  # else its other fields leave too little room for its text
+            bounded = bound_text(item.text, limit - beside, phrases=phrases)
+            spill = Spill(item.text, getattr(item, "mime_type", None) or "text/plain")
+            cut = Cut(field=FIELD, kept_bytes=bounded.kept_bytes, spill=spill, at=at)
+            return replace(item, text=bounded.value), cut
+    elif isinstance(item, (ImageContent, AudioContent, EmbeddedResource)):
         data = item.blob if isinstance(item, EmbeddedResource) else item.data
         spill = Spill(a2b_base64(data or ""), item.mime_type or "application/octet-stream")
         return _named(spill, room, phrases, getattr(item, "uri", None))
-    shown = _cut_diff(item, room, phrases) if isinstance(item, DiffContent) else None
-    return shown or _named(Spill(msgspec.to_builtins(item), "application/json"), room, phrases)
-
-
-def _cut_text(
-    item: TextContent | EmbeddedResource, text: str, room: int, phrases: Phrases
-) -> _Shown:
-    beside = item_size(item) - size_of(text)
-    if beside > room // 2:  # the item's other fields leave too little room for its text
-        return _named(Spill(msgspec.to_builtins(item), "application/json"), room, phrases)
-    at = 0 if room >= 4 * LINK_ROOM else None
-    limit = room - beside - (0 if at is None else LINK_ROOM)
-    bounded = bound_text(text, limit, phrases=phrases)
-    spill = Spill(text, getattr(item, "mime_type", None) or "text/plain")
-    cut = Cut(field=FIELD, kept_bytes=bounded.kept_bytes, spill=spill, at=at)
-    return replace(item, text=bounded.value), cut
+    elif isinstance(item, DiffContent) and (shown := _cut_diff(item, limit, phrases)) is not None:
+        kept = min(size_of(msgspec.to_builtins(shown)), len(spill.data) - 1)
+        return shown, Cut(field=FIELD, kept_bytes=kept, spill=spill, at=at)
+    return _named(spill, room, phrases)
 
 
 def _named(spill: Spill, room: int, phrases: Phrases, uri: str | None = None) -> _Shown:
@@ -154,18 +150,12 @@ def _named(spill: Spill, room: int, phrases: Phrases, uri: str | None = None) ->
 # Diffs
 
 
-def _cut_diff(item: DiffContent, room: int, phrases: Phrases) -> _Shown | None:
+def _cut_diff(item: DiffContent, limit: int, phrases: Phrases) -> DiffContent | None:
     """Return a diff with its changed lines, or with parts of them; None if there is no room for that."""
-    at = 0 if room >= 4 * LINK_ROOM else None
-    limit = room - (0 if at is None else LINK_ROOM)
     shown = replace(item, changes=tuple(map(_trimmed, item.changes)), patch=None)
     if _diff_size(shown) > limit:
         shown = _with_short_texts(shown, limit, phrases)
-    if _diff_size(shown) > limit:
-        return None
-    spill = Spill(msgspec.to_builtins(item), "application/json")
-    kept = min(size_of(msgspec.to_builtins(shown)), len(spill.data) - 1)
-    return shown, Cut(field=FIELD, kept_bytes=kept, spill=spill, at=at)
+    return shown if _diff_size(shown) <= limit else None
 
 
 def _trimmed(change: FileChange) -> FileChange:
@@ -241,7 +231,7 @@ def without_repeats(raw: JsonValue, content: tuple[ToolCallContent, ...]) -> Jso
     others = _others(content) if len(printed) < len(content) else ()
     if len(printed) > 1:
         printed.append("".join(printed))
-    return _without(raw, printed, others, _DEEPEST)
+    return without_texts(raw, printed, others)
 
 
 def _others(content: tuple[ToolCallContent, ...]) -> list[str]:
@@ -258,9 +248,22 @@ def _others(content: tuple[ToolCallContent, ...]) -> list[str]:
     return [text for text in found if text]
 
 
-def _without(
-    raw: Any, printed: Sequence[str], others: Sequence[str], depth: int, known: bool = True
-) -> Any:
+def without_texts(
+    raw: JsonValue,
+    printed: Sequence[str],
+    others: Sequence[str] = (),
+    depth: int = _DEEPEST,
+    known: bool = True,
+) -> JsonValue:
+    """Return a raw output without texts that are shown: the same object if it has none of them.
+
+    Args:
+        raw: The raw output, or a value in it.
+        printed: The texts of the content.
+        others: What content shows beside texts: it is referred to only where it is repeated as a whole.
+        depth: How many levels are looked at.
+        known: Whether the value stands where tools return what they print.
+    """
     kind = type(raw)  # pyright: ignore[reportUnknownVariableType]
     if kind is not dict:
         if kind is str:
@@ -283,7 +286,7 @@ def _without(
                 fresh = IN_CONTENT if _is_shown(value, printed, others, printable) else value
         elif value and type(value) in (dict, list):
             printable = key in PRINTED if kind is dict else known
-            fresh = _without(value, printed, others, depth - 1, printable)
+            fresh = without_texts(value, printed, others, depth - 1, printable)
         else:
             continue
         if fresh is not value:

@@ -95,10 +95,11 @@ def bound_report(
         content = fields.get("content") or shown
         if content and (fresh := without_repeats(raw, content)) is not raw:
             fields = {**fields, "raw_output": fresh}
+    large: set[str] = set()
     for name, value in fields.items():
         if value is not None and name in _FIELDS and not _fits(name, value, limits):
-            return _cut(fields, limits, phrases)
-    return CutPlan(fields)
+            large.add(name)
+    return _cut(fields, large, limits, phrases) if large else CutPlan(fields)
 
 
 def _fits(name: str, value: Any, limits: Limits) -> bool:
@@ -109,21 +110,17 @@ def _fits(name: str, value: Any, limits: Limits) -> bool:
     return size <= _FIELDS[name][1](limits)
 
 
-def _cut(fields: Mapping[str, Any], limits: Limits, phrases: Phrases) -> CutPlan:
+def _cut(fields: Mapping[str, Any], large: set[str], limits: Limits, phrases: Phrases) -> CutPlan:
     out, cuts = dict(fields), list[Cut]()
-    large = {
-        name: fields[name]
-        for name in _FIELDS
-        if fields.get(name) is not None and not _fits(name, fields[name], limits)
-    }
     content = fields.get("content")
     linked = bool(content) and "raw_output" in large
     if content:
         room = limits.content - (LINK_ROOM if linked else 0)
         out["content"], cuts = bound_content(content, room, phrases)
-    for name, value in large.items():
-        wire_name, limit_of = _FIELDS[name]
-        limit = limit_of(limits)
+    for name, (wire_name, limit_of) in _FIELDS.items():
+        if name not in large:
+            continue
+        value, limit = fields[name], limit_of(limits)
         if name in ("title", "name"):
             out[name] = bound_line(value, limit)
         elif name == "locations":

@@ -1,26 +1,33 @@
-"""Lint and fix one text. Pure: nothing is read or written."""
+"""Lint and fix texts, files, and all Python files below directories. Code is parsed, never imported."""
 
 from __future__ import annotations
 
 import ast
+import io
+import os
 import re
 import sys
+import tokenize
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from callsheet.lint.fix import Edit, comments_in
-from callsheet.lint.module import Module
-from callsheet.lint.names import PACKAGE, RESULT
+from callsheet.lint.module import PACKAGE, RESULT, Module
 from callsheet.lint.rules import RULES, Hit, LintRule
 
 _WORTH_A_LOOK = (RESULT, PACKAGE, "call_id", "@tool")
 """Words of which a file has one, or no rule can be broken in it."""
 
+_SKIPPED = frozenset(
+    {".git", ".hg", ".svn", ".venv", "venv", ".tox", ".nox", ".eggs", "node_modules"}
+    | {".mypy_cache", ".pytest_cache", ".ruff_cache", "__pycache__"}
+)
+"""Directories that hold no code of the project's own."""
+
 _VERSION = ".".join(map(str, sys.version_info[:2]))
 _TOO_DEEP = "nested too deeply to be linted"
 _IGNORE = re.compile(r"#\s*callsheet:\s*ignore(?P<file>-file)?(?:\[(?P<rules>[^\]]*)\])?(?![\w-])")
-_NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
 @dataclass(slots=True)
@@ -35,7 +42,11 @@ class CannotLint(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LintFinding:
-    """One breach of a rule in one file. Lines and columns are counted from 1, in characters."""
+    """One breach of a rule in one file. Lines and columns are counted from 1, in characters.
+
+    `fix` says what to do; where `--fix` can, `new` is the code that takes the place of the text from offset
+    `start` to `end`.
+    """
 
     rule: str
     path: str
@@ -44,26 +55,17 @@ class LintFinding:
     message: str
     why: str
     fix: str
-    edit: Edit | None = None
-
-    @property
-    def fixable(self) -> bool:
-        """Whether `--fix` can fix it."""
-        return self.edit is not None
+    new: str | None = None
+    start: int = 0
+    end: int = 0
 
     def to_dict(self) -> dict[str, object]:
         """Return the finding as JSON."""
-        names = ("rule", "path", "line", "column", "message", "why", "fix", "fixable")
-        return {name: getattr(self, name) for name in names}
+        names = ("rule", "path", "line", "column", "message", "why", "fix")
+        return {**{name: getattr(self, name) for name in names}, "fixable": self.new is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
-    """A text after fixing, what was fixed, and what is left."""
-
-    text: str
-    done: list[LintFinding]
-    left: list[LintFinding]
+# Texts
 
 
 def lint_text(
@@ -82,33 +84,32 @@ def lint_text(
         is_test: Whether it is a test, in which some rules don't hold.
 
     Raises:
-        CannotLint: the text isn't Python.
+        CannotLint: The text isn't Python.
     """
     tree = _parse(text, path)
     if not any(word in text for word in _WORTH_A_LOOK):
         return []
     try:
         module = Module(text, tree)
-        ignored = _ignored(text)
         found = {
-            _finding(rule, hit, path, text): None
+            _finding(rule, hit, path, module): None
             for rule in rules
             if rule.in_tests or not is_test
             for hit in rule.check(module)
-            if not {rule.id, rule.category, "*"} & _ignored_at(hit.node, module, ignored)
+            if not {rule.id, rule.category, "*"} & _ignored(hit.node, module)
         }
     except RecursionError as exc:
         raise CannotLint(path, _TOO_DEEP) from exc
     return sorted(found, key=lambda finding: (finding.line, finding.column, finding.rule))
 
 
-def _finding(rule: LintRule, hit: Hit, path: str, text: str) -> LintFinding:
-    line = _NEWLINE.split(text)[hit.node.lineno - 1]
-    before = line.encode("utf-8", "surrogatepass")[: hit.node.col_offset]  # ast counts bytes
-    column = len(before.decode("utf-8", "replace")) + 1
-    return LintFinding(
-        rule.id, path, hit.node.lineno, column, hit.message, rule.why, hit.fix, hit.edit
-    )
+def _finding(rule: LintRule, hit: Hit, path: str, module: Module) -> LintFinding:
+    node = hit.node
+    start = module.offset(node.lineno, node.col_offset)
+    end = module.offset(node.end_lineno or node.lineno, node.end_col_offset or 0)
+    column = start - module.offset(node.lineno, 0) + 1
+    facts = (path, node.lineno, column, hit.message, rule.why, hit.fix)
+    return LintFinding(rule.id, *facts, hit.new, start, end)
 
 
 def _parse(text: str, path: str) -> ast.Module:
@@ -125,36 +126,30 @@ def _parse(text: str, path: str) -> ast.Module:
         raise CannotLint(path, _TOO_DEEP) from exc
 
 
-# Comments that silence rules: `# callsheet: ignore[rule]` in a statement, `ignore-file[rule]` for all.
+def _ignored(node: ast.expr | ast.stmt | ast.excepthandler, module: Module) -> set[str]:
+    """Return the rules that comments silence for a node.
 
-
-def _ignored(text: str) -> dict[int, set[str]]:
-    """Return the rules that comments silence, by line; line 0 stands for the whole file."""
-    found: dict[int, set[str]] = {}
-    for line, comment in comments_in(text) if "callsheet:" in text else ():
+    These are `# callsheet: ignore[rule]` in its own lines, of a function in those before its body, and
+    `# callsheet: ignore-file[rule]` anywhere.
+    """
+    last = node.end_lineno or node.lineno
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        last = max(node.lineno, node.body[0].lineno - 1)
+    found: set[str] = set()
+    for line, comment in module.comments.items() if "callsheet:" in module.text else ():
         for mark in _IGNORE.finditer(comment):
-            rules = re.split(r"[,\s]+", mark["rules"].strip()) if mark["rules"] else ["*"]
-            found.setdefault(0 if mark["file"] else line, set()).update(rules)
+            if mark["file"] or node.lineno <= line <= last:
+                found.update(re.split(r"[,\s]+", (mark["rules"] or "*").strip()))
     return found
 
 
-def _ignored_at(node: ast.AST, module: Module, ignored: dict[int, set[str]]) -> set[str]:
-    """Return the rules that are silenced for a node: in its statement, or in the head of that."""
-    statements = (ast.stmt, ast.ExceptHandler)
-    place = next(
-        (one for one in (node, *module.ancestors(node)) if isinstance(one, statements)), None
-    )
-    if place is None or not ignored:
-        return ignored.get(0, set())
-    last = place.end_lineno or place.lineno
-    body: list[ast.stmt] = getattr(place, "body", [])
-    if body and not isinstance(place, ast.ExceptHandler):
-        last = max(place.lineno, body[0].lineno - 1)
-    lines = (0, *range(place.lineno, last + 1))
-    return {rule for line in lines for rule in ignored.get(line, ())}
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A text after fixing, what was fixed, and what is left."""
 
-
-# Fixing
+    text: str
+    done: list[LintFinding]
+    left: list[LintFinding]
 
 
 def fix_text(
@@ -167,32 +162,102 @@ def fix_text(
     """Fix what can be fixed; takes what `lint_text` takes. Fixing the outcome again changes nothing.
 
     Raises:
-        CannotLint: the text isn't Python.
+        CannotLint: The text isn't Python.
     """
     done: list[LintFinding] = []
     while True:
         found = lint_text(text, path, rules=rules, is_test=is_test)
         # The last one first, so that places before it stay what they were.
-        finding = next((one for one in reversed(found) if one.edit is not None), None)
+        finding = next((one for one in reversed(found) if one.new is not None), None)
         if finding is None:
             return Fixed(text, done[::-1], found)
-        text = _applied(text, finding)
+        text = f"{text[: finding.start]}{finding.new}{text[finding.end :]}"
         done.append(finding)
 
 
-def _applied(text: str, finding: LintFinding) -> str:
-    """Return the text with the edit of a finding."""
-    assert finding.edit is not None
-    node = finding.edit.node
-    start = _offset(text, node.lineno, node.col_offset)
-    end = _offset(text, node.end_lineno or 0, node.end_col_offset or 0)
-    return text[:start] + finding.edit.text + text[end:]
+# Files
 
 
-def _offset(text: str, line: int, column: int) -> int:
-    """Return the offset of a place that `ast` names: line from 1, column in bytes from 0."""
-    starts = [0, *(match.end() for match in _NEWLINE.finditer(text))]
-    rest = text[starts[line - 1] : starts[line - 1] + column]
-    return starts[line - 1] + len(
-        rest.encode("utf-8", "surrogatepass")[:column].decode(errors="replace")
-    )
+@dataclass(slots=True)
+class Outcome:
+    """What linting some paths came to."""
+
+    files: int = 0
+    findings: list[LintFinding] = field(default_factory=list[LintFinding])
+    """What is left."""
+    fixed: list[LintFinding] = field(default_factory=list[LintFinding])
+    """What was fixed, and is written."""
+    problems: list[CannotLint] = field(default_factory=list[CannotLint])
+
+    @property
+    def exit_code(self) -> int:
+        """0 clean, 1 findings are left, 2 something could not be linted."""
+        return 2 if self.problems else 1 if self.findings else 0
+
+
+def lint_paths(
+    paths: Iterable[Path],
+    *,
+    rules: Sequence[LintRule] = RULES,
+    fix: bool = False,
+) -> Outcome:
+    """Lint files and all Python files below directories.
+
+    Args:
+        paths: Files and directories.
+        rules: The rules to check.
+        fix: Whether to fix what can be fixed, in the files.
+
+    Returns:
+        All findings, and the problems of paths that could not be linted.
+    """
+    outcome = Outcome()
+    files = (file for path in paths for file in _python_files(path, outcome))
+    for path in dict.fromkeys(files):
+        outcome.files += 1
+        try:
+            _lint(path, outcome, rules, fix)
+        except CannotLint as exc:
+            outcome.problems.append(exc)
+        except (OSError, SyntaxError, UnicodeError) as exc:
+            why = getattr(exc, "strerror", None) or f"not text in its encoding ({exc})"
+            outcome.problems.append(CannotLint(str(path), f"{why}: {path}"))
+    return outcome
+
+
+def _lint(path: Path, outcome: Outcome, rules: Sequence[LintRule], fix: bool) -> None:
+    """Lint a file, and write it back with the newlines and in the encoding that it has."""
+    if path.exists() and not path.is_file():
+        raise CannotLint(str(path), f"not a regular file: {path}")
+    name, shown = path.name, str(path)
+    is_test = name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py"
+    raw = path.read_bytes()
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
+    text = raw.decode(encoding)
+    if not fix:
+        outcome.findings += lint_text(text, shown, rules=rules, is_test=is_test)
+        return
+    fixed = fix_text(text, shown, rules=rules, is_test=is_test)
+    outcome.findings += fixed.left + fixed.done
+    if fixed.done:
+        path.write_bytes(fixed.text.encode(encoding))
+        del outcome.findings[-len(fixed.done) :]
+        outcome.fixed += fixed.done
+
+
+def _python_files(path: Path, outcome: Outcome) -> Iterator[Path]:
+    """Yield a file itself, or the Python files below a directory, sorted."""
+
+    def report(exc: OSError) -> None:
+        outcome.problems.append(CannotLint(str(path), f"{exc.strerror}: {exc.filename}"))
+
+    if not path.is_dir():
+        yield path
+        return
+    for directory, inside, names in os.walk(path, onerror=report):
+        inside[:] = sorted(
+            name
+            for name in inside
+            if name not in _SKIPPED and not Path(directory, name, "pyvenv.cfg").exists()
+        )
+        yield from (Path(directory, name) for name in sorted(names) if name.endswith(".py"))

@@ -1,28 +1,30 @@
-"""One parsed file, as the rules see it: which functions are tools, and where results are made.
+"""One parsed file: what its names mean, which of its functions are tools, and where results are made.
 
-A tool is a function that is decorated with our `tool` or passed to an executor, one whose
-annotation declares that it returns a `ToolResult`, or one that returns results it makes. All other code
-is left alone.
+A name is ours if the file itself imports it from callsheet, under whatever alias; imports are not followed
+into other files. A tool is a function that is decorated with our `tool`, one whose annotation says that it
+returns a `ToolResult`, or one that makes results for a `Call`, or returns results it makes. All other code is
+left alone: a rule that isn't sure reports nothing.
 """
 
 from __future__ import annotations
 
 import ast
+import re
+import tokenize
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import cached_property
+from typing import Literal
 
-from callsheet.lint.names import (
-    CALL,
-    EXECUTORS,
-    RESULT,
-    Function,
-    Names,
-    our_name,
-    parameters,
+PACKAGE = "callsheet"
+RESULT = "ToolResult"
+CALL = "Call"
+TOOL = "tool"
+
+ERRORS = frozenset(
+    {"ToolError", "InvalidArguments", "NotFound", "NotPermitted", "TimedOut"}
+    | {"Cancelled", "ExecutionFailed", "IOFailed"}
 )
-
 FIELDS = (
     "call_id",
     "tool_name",
@@ -41,35 +43,18 @@ HELPERS = {"success": "output", "error": "error"}
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _NESTED = (*_FUNCTIONS, ast.Lambda, ast.ClassDef)
-_SEQUENCES = (ast.List, ast.Tuple, ast.Set)
-_TRANSPARENT = frozenset(
-    {"Optional", "Union", "Annotated", "Awaitable", "Coroutine"}
-    | {"Generator", "Iterator", "AsyncGenerator", "AsyncIterator"}
-)
+_NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFunction:
     """A function that is a tool."""
 
-    node: Function
+    node: ast.FunctionDef | ast.AsyncFunctionDef
     executed: bool
     """Whether an executor runs it: then it stamps id and time, and reports."""
     call: str | None
     """The parameter that is the live call."""
-
-
-class Way(Enum):
-    """How a result is made."""
-
-    HELPER = auto()
-    """`ToolResult.success(…)`, `ToolResult.error(…)`"""
-    CALL = auto()
-    """`call.success(…)`, `call.error(…)`"""
-    HAND = auto()
-    """`ToolResult(…)`"""
-    DICT = auto()
-    """`{"success": True, "output": …}`, returned from a tool"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +62,8 @@ class MadeResult:
     """One place where a result is made."""
 
     node: ast.Call | ast.Dict
-    way: Way
+    way: Literal["helper", "call", "hand", "dict"]
+    """By `ToolResult.success(…)`, by `call.success(…)`, by `ToolResult(…)`, or as a dict like one."""
     success: bool | None
     """Whether it is a success; None if that is known only when it runs."""
     arguments: Mapping[str, ast.expr]
@@ -93,8 +79,12 @@ class Module:
     def __init__(self, text: str, tree: ast.Module) -> None:
         self.text: str = text
         self.tree: ast.Module = tree
-        self.names: Names = Names(tree)
-        self.tools: dict[ast.AST, ToolFunction] = self._find_tools()
+        self._parents: dict[ast.AST, ast.AST] = {
+            child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)
+        }
+        self._imported: dict[str, str] = _imported(tree)
+        found = map(self._as_tool, ast.walk(tree))
+        self.tools: dict[ast.AST, ToolFunction] = {one.node: one for one in found if one}
 
     @cached_property
     def results(self) -> list[MadeResult]:
@@ -103,144 +93,137 @@ class Module:
             self._find_results(), key=lambda made: (made.node.lineno, made.node.col_offset)
         )
 
+    @cached_property
+    def comments(self) -> dict[int, str]:
+        """The comments, by line."""
+        lines = (line + "\n" for line in _NEWLINE.split(self.text))
+        found: dict[int, str] = {}
+        try:
+            for token in tokenize.generate_tokens(lambda: next(lines, "")):
+                if token.type == tokenize.COMMENT:
+                    found[token.start[0]] = token.string
+        except (tokenize.TokenError, SyntaxError):  # it parsed, so what was found so far is right
+            pass
+        return found
+
+    def offset(self, line: int, column: int) -> int:
+        """Return the offset of a place that `ast` names: line from 1, column in bytes from 0."""
+        starts = [0, *(match.end() for match in _NEWLINE.finditer(self.text))]
+        start = starts[line - 1]
+        before = self.text[start : start + column].encode()[:column]
+        return start + len(before.decode(errors="replace"))
+
+    def source(self, node: ast.expr) -> str:
+        """Return the code of a node, as it is written."""
+        return ast.get_source_segment(self.text, node) or ast.unparse(node)
+
     # What surrounds a node
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         """Yield what a node stands in, from the inside out."""
-        parent = self.names.parents.get(node)
-        while parent is not None:
+        while (parent := self._parents.get(node)) is not None:
             yield parent
-            parent = self.names.parents.get(parent)
+            node = parent
 
     def tool_of(self, node: ast.AST) -> ToolFunction | None:
         """Return the innermost tool that a node stands in, also in a function inside of that."""
         return next((self.tools[one] for one in self.ancestors(node) if one in self.tools), None)
 
-    def chained(self, made: MadeResult) -> set[str]:
-        """Return the names of the methods that are chained to a result: `with_metadata`, …"""
-        names: set[str] = set()
-        node: ast.AST = made.node
-        for parent in self.ancestors(made.node):
-            if isinstance(parent, ast.Attribute):
-                names.add(parent.attr)
-            elif not (isinstance(parent, ast.Call) and parent.func is node):
-                break
-            node = parent
-        return names
+    # What names mean
+
+    def dotted(self, node: ast.AST | None) -> str | None:
+        """Return the dotted name that the file imports an expression by; None if it is not imported."""
+        if isinstance(node, ast.Attribute):
+            base = self.dotted(node.value)
+            return None if base is None else f"{base}.{node.attr}"
+        return self._imported.get(node.id) if isinstance(node, ast.Name) else None
+
+    def our_name(self, node: ast.AST | None) -> str | None:
+        """Return which of our names an expression is; None if it belongs to somebody else."""
+        dotted = self.dotted(node)
+        return dotted.rpartition(".")[2] if dotted and _is_ours(dotted) else None
 
     # Tools
 
-    def _find_tools(self) -> dict[ast.AST, ToolFunction]:
-        passed = set(self._passed_to_executors())
-        found: dict[ast.AST, ToolFunction] = {}
-        for node in ast.walk(self.tree):
-            if isinstance(node, _FUNCTIONS):
-                tool = self._as_tool(node, node.name in passed)
-                if tool is not None:
-                    found[node] = tool
-        return found
-
-    def _as_tool(self, node: Function, is_passed: bool) -> ToolFunction | None:
-        arguments = list(parameters(node.args))
-        call = next((one.arg for one in arguments if self.is_a(one.annotation, CALL)), None)
-        if is_passed or any(map(self._is_tool_decorator, node.decorator_list)):
+    def _as_tool(self, node: ast.AST) -> ToolFunction | None:
+        if not isinstance(node, _FUNCTIONS):
+            return None
+        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        call = next((one.arg for one in arguments if self._is_a(one.annotation, CALL)), None)
+        if any(map(self._is_tool_decorator, node.decorator_list)):
             first = [one.arg for one in arguments[:2] if one.arg not in ("self", "cls")]
             return ToolFunction(node, True, call or ("call" if first[:1] == ["call"] else None))
-        if call is not None and any(is_helper(part, call) for part in ast.walk(node)):
+        if call is not None and any(_is_helper(part, call) for part in ast.walk(node)):
             return ToolFunction(node, True, call)  # it makes results for its caller's call
-        if self.is_a(node.returns, RESULT) or any(map(self._makes_result, returned(node))):
+        parts = (part for value in returned(node) for part in ast.walk(value))
+        if self._is_a(node.returns, RESULT) or any(map(self._is_result, parts)):
             return ToolFunction(node, False, call)
         return None
 
-    def _passed_to_executors(self) -> Iterator[str]:
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Call):
-                func = node.func.func if isinstance(node.func, ast.Call) else node.func
-                if our_name(self.names.dotted(func)) in EXECUTORS:
-                    tools = [keyword.value for keyword in node.keywords if keyword.arg == "tools"]
-                    for argument in (*node.args, *tools):
-                        parts = argument.elts if isinstance(argument, _SEQUENCES) else [argument]
-                        yield from (part.id for part in parts if isinstance(part, ast.Name))
-
     def _is_tool_decorator(self, decorator: ast.expr) -> bool:
         target = decorator.func if isinstance(decorator, ast.Call) else decorator
-        return our_name(self.names.dotted(target)) == "tool"
+        return self.our_name(target) == TOOL
 
-    def _makes_result(self, value: ast.expr) -> bool:
-        """Return whether a returned value begins with `ToolResult(…)` or one of its helpers."""
-        node = _begin_of_chain(self.names.value(_begin_of_chain(value)))
+    def _is_result(self, node: ast.AST) -> bool:
+        """Return whether a node is `ToolResult(…)` or one of its helpers."""
         if not isinstance(node, ast.Call):
             return False
         func = node.func
         if isinstance(func, ast.Attribute) and func.attr in HELPERS:
             func = func.value
-        return our_name(self.names.dotted(func)) == RESULT
+        return self.our_name(func) == RESULT
 
-    def is_a(self, annotation: ast.expr | None, name: str) -> bool:
-        """Return whether an annotation names one of our classes, perhaps awaited or optional."""
+    def _is_a(self, annotation: ast.expr | None, name: str) -> bool:
+        """Return whether an annotation names one of our classes, perhaps in quotes, or optional."""
         if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
             try:
-                body = ast.parse(annotation.value, mode="eval").body
+                annotation = ast.parse(annotation.value, mode="eval").body
             except (SyntaxError, ValueError):
                 return False
-            for part in ast.walk(body):  # its names mean what they do around it
-                self.names.parents.setdefault(part, annotation)
-            return self.is_a(body, name)
         if isinstance(annotation, ast.BinOp):
-            return self.is_a(annotation.left, name) or self.is_a(annotation.right, name)
+            return self._is_a(annotation.left, name) or self._is_a(annotation.right, name)
         if isinstance(annotation, ast.Subscript):
-            outer = ast.unparse(annotation.value).rpartition(".")[2]
-            inner = annotation.slice
-            parts = inner.elts if isinstance(inner, ast.Tuple) else (inner,)
-            return outer in _TRANSPARENT and any(self.is_a(part, name) for part in parts)
-        return annotation is not None and our_name(self.names.dotted(annotation)) == name
+            is_optional = self.dotted(annotation.value) == "typing.Optional"
+            return is_optional and self._is_a(annotation.slice, name)
+        return self.our_name(annotation) == name
 
     # Results
 
     def _find_results(self) -> Iterator[MadeResult]:
         for node in ast.walk(self.tree):
-            if isinstance(node, ast.Call):
-                made = self._made_by(node, self.tool_of(node))
-                if made is not None:
-                    yield made
-            elif isinstance(node, _FUNCTIONS):
-                yield from self._made_as_dicts(node, self.tools.get(node))
+            made = self._made_by(node, self.tool_of(node)) if isinstance(node, ast.Call) else None
+            if made is not None:
+                yield made
+        for tool in self.tools.values():
+            yield from self._made_as_dicts(tool)
 
     def _made_by(self, node: ast.Call, tool: ToolFunction | None) -> MadeResult | None:
         func = node.func
-        if our_name(self.names.dotted(func)) == RESULT:
+        if self.our_name(func) == RESULT:
             arguments, whole = _arguments(node, FIELDS)
-            return MadeResult(
-                node, Way.HAND, truth(arguments.get("success")), arguments, whole, tool
-            )
+            success = _truth(arguments.get("success"))
+            return MadeResult(node, "hand", success, arguments, whole, tool)
         if not (isinstance(func, ast.Attribute) and func.attr in HELPERS):
             return None
-        fields, way = (HELPERS[func.attr],), Way.CALL
-        if our_name(self.names.dotted(func.value)) == RESULT:
-            fields, way = ("call_id", "tool_name", *fields), Way.HELPER
-        elif tool is None or tool.call is None or not is_helper(node, tool.call):
+        by_result = self.our_name(func.value) == RESULT
+        if not by_result and not (tool and tool.call and _is_helper(node, tool.call)):
             return None
-        arguments, whole = _arguments(node, fields, ("output",) if func.attr == "error" else ())
+        fields = (*(FIELDS[:2] if by_result else ()), HELPERS[func.attr], "output")
+        arguments, whole = _arguments(node, fields)
+        way = "helper" if by_result else "call"
         return MadeResult(node, way, func.attr == "success", arguments, whole, tool)
 
-    def _made_as_dicts(self, node: Function, tool: ToolFunction | None) -> Iterator[MadeResult]:
-        """Yield the dicts shaped like a result that a function returns, if it is a tool.
-
-        Elsewhere too, if the dict names call, tool and a literal success.
-        """
-        for value in {self.names.value(value) for value in returned(node)}:
-            if not isinstance(value, ast.Dict):
-                continue
-            arguments = dict_items(value)
-            success = False if arguments.keys() == {"error"} else truth(arguments.get("success"))
-            is_shaped = "success" in arguments and not arguments.keys().isdisjoint(
-                ("output", "error", "message")
-            )
-            is_named = arguments.keys() >= {"call_id", "tool_name"} and success is not None
-            if (is_shaped and (tool or is_named)) or (tool and list(arguments) == ["error"]):
+    def _made_as_dicts(self, tool: ToolFunction) -> Iterator[MadeResult]:
+        """Yield the dicts that a tool returns in place of a result: with a success, or just an error."""
+        for value in returned(tool.node):
+            if isinstance(value, ast.Dict):
+                arguments = dict_items(value)
                 whole = len(arguments) == len(value.keys)
-                if whole or is_shaped:
-                    yield MadeResult(value, Way.DICT, success, arguments, whole, tool)
+                is_error = whole and arguments.keys() == {"error"}
+                texts = arguments.keys() & {"output", "error", "message"}
+                if is_error or ("success" in arguments and texts):
+                    success = False if is_error else _truth(arguments.get("success"))
+                    yield MadeResult(value, "dict", success, arguments, whole, tool)
 
 
 def returned(function: ast.AST) -> Iterator[ast.expr]:
@@ -254,7 +237,62 @@ def returned(function: ast.AST) -> Iterator[ast.expr]:
             waiting.extend(ast.iter_child_nodes(child))
 
 
-def is_helper(node: ast.AST, call: str) -> bool:
+def dict_items(node: ast.Dict) -> dict[str, ast.expr]:
+    """Return the items of a dict whose keys are literal text."""
+    return {
+        key.value: value
+        for key, value in zip(node.keys, node.values, strict=True)
+        if isinstance(key, ast.Constant) and isinstance(key.value, str)
+    }
+
+
+def is_empty(node: ast.expr | None) -> bool:
+    """Return whether nothing is passed, or None, or blank text."""
+    if isinstance(node, ast.JoinedStr):
+        return not node.values
+    if isinstance(node, ast.Constant):
+        return node.value is None or (isinstance(node.value, str) and not node.value.strip())
+    return node is None
+
+
+def _imported(tree: ast.Module) -> dict[str, str]:
+    """Return the imported names of a file, and the dotted name of each.
+
+    A name that something else binds as well, such as a parameter, is left out, because it can mean either;
+    but one of ours is ours also where `except ImportError` assigns it.
+    """
+    found: dict[str, str] = {}
+    bound: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.name.partition(".")[0]
+                found[alias.asname or top] = alias.name if alias.asname else top
+        elif isinstance(node, ast.ImportFrom):
+            module = f"{'.' * node.level}{node.module or ''}"
+            for alias in node.names:
+                name = alias.asname or alias.name
+                if not _is_ours(found.get(name, "")):
+                    found[name] = f"{module}.{alias.name}"
+            if "*" in found and _is_ours(module):
+                ours = {RESULT, CALL, *ERRORS, TOOL}
+                found |= {name: f"{PACKAGE}.{name}" for name in ours}
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.Name) and _is_stored(node):
+            bound.add(node.id)
+    return {name: one for name, one in found.items() if _is_ours(one) or name not in bound}
+
+
+def _is_ours(dotted: str) -> bool:
+    return dotted.partition(".")[0] == PACKAGE
+
+
+def _is_stored(name: ast.Name) -> bool:
+    return not isinstance(name.ctx, ast.Load)
+
+
+def _is_helper(node: ast.AST, call: str) -> bool:
     """Return whether a node is `call.success(…)` or `call.error(…)`."""
     return (
         isinstance(node, ast.Call)
@@ -265,48 +303,19 @@ def is_helper(node: ast.AST, call: str) -> bool:
     )
 
 
-def _begin_of_chain(node: ast.expr) -> ast.expr:
-    """Return what a chain of `.with_…(…)` begins with."""
-    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if not node.func.attr.startswith("with_"):
-            break
-        node = node.func.value
-    return node
-
-
-def _arguments(
-    node: ast.Call, order: tuple[str, ...], by_name: tuple[str, ...] = ()
-) -> tuple[dict[str, ast.expr], bool]:
+def _arguments(node: ast.Call, order: tuple[str, ...]) -> tuple[dict[str, ast.expr], bool]:
     """Return the arguments by their names, and whether these are all."""
     arguments = dict(zip(order, node.args, strict=False))
     whole = len(node.args) <= len(order)
     whole = whole and not any(isinstance(argument, ast.Starred) for argument in node.args)
     for keyword in node.keywords:
-        if keyword.arg in (*order, *by_name) and keyword.arg not in arguments:
+        if keyword.arg in order and keyword.arg not in arguments:
             arguments[keyword.arg] = keyword.value
         else:
             whole = False
     return arguments, whole
 
 
-def dict_items(node: ast.Dict) -> dict[str, ast.expr]:
-    """Return the items of a dict whose keys are literal text."""
-    return {
-        key.value: value
-        for key, value in zip(node.keys, node.values, strict=True)
-        if isinstance(key, ast.Constant) and isinstance(key.value, str)
-    }
-
-
-def truth(node: ast.expr | None) -> bool | None:
+def _truth(node: ast.expr | None) -> bool | None:
     """Return a literal `True` or `False`; None for all else."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, bool) else None
-
-
-def is_empty(node: ast.expr | None) -> bool:
-    """Return whether nothing is passed, or None, or blank text."""
-    if isinstance(node, ast.JoinedStr):
-        return not node.values
-    if isinstance(node, ast.Constant):
-        return node.value is None or (isinstance(node.value, str) and not node.value.strip())
-    return node is None

@@ -1,6 +1,7 @@
 """The rules: what breaks the result standard. Their words and examples are in `rules.toml`.
 
-To add a rule: a function here that yields a `Hit` for each breach, and a table there by its id.
+To add a rule: a function here that yields a `Hit` for each breach, and a table there by its id. For results
+that were built by hand, `rewrite` writes the code that makes them by the helpers.
 """
 
 from __future__ import annotations
@@ -9,24 +10,32 @@ import ast
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 
-from callsheet.lint.fix import Edit, Refused, rewrite
-from callsheet.lint.module import MadeResult, Module, ToolFunction, Way, is_empty, returned
-from callsheet.lint.names import ERRORS, our_name
+from callsheet.lint.module import (
+    ERRORS,
+    FIELDS,
+    HELPERS,
+    MadeResult,
+    Module,
+    ToolFunction,
+    dict_items,
+    is_empty,
+    returned,
+)
 
-_BY_HELPERS = (Way.HELPER, Way.CALL, Way.HAND)
-_BROAD = frozenset({"builtins.Exception", "builtins.BaseException"})
+_EFFECTS = (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
+_DATA = (ast.List, ast.Dict, ast.Tuple, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A place where a rule is broken."""
+    """A place where a rule is broken. `new` is the code that fixes it, where `--fix` can."""
 
     node: ast.expr | ast.stmt | ast.excepthandler
     message: str
     fix: str
-    edit: Edit | None = None
+    new: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +48,7 @@ class LintRule:
     why: str
     fix: str
     bad: str
-    """Code that breaks the rule: shown by `--explain` and in docs/lint.md, and run by the tests."""
+    """Code that breaks the rule: shown by `--explain`, and run by the tests."""
     good: str
     """The same code as it should be."""
     in_tests: bool
@@ -51,40 +60,133 @@ class LintRule:
         return self.id.partition("/")[0]
 
 
+# Results built by hand
+
+
 def _by_hand(module: Module) -> Iterator[Hit]:
     """Find results that no helper made."""
     for made in module.results:
-        if made.way is Way.HAND:
+        if made.way == "hand":
             message = "a result is built by hand: ToolResult(…)"
-        elif made.way is Way.DICT:
+        elif made.way == "dict":
             failed = made.success is False and made.tool is not None and made.tool.executed
             what = "failed result, and will be reported as a success" if failed else "result"
             message = f"a dict stands in for a {what}"
         else:
             continue
         try:
-            edit = rewrite(made, module)
+            new = rewrite(made, module)
         except Refused as exc:
             maker = (made.tool and made.tool.call) or "ToolResult"
-            helper = {
-                True: "success(…)",
-                False: "error(…)",
-                None: f"success(…) or {maker}.error(…)",
-            }
-            advice = f"make it by {maker}.{helper[made.success]} (not by --fix: {exc})"
+            advice = f"make it by {maker}.success(…) or {maker}.error(…) (not by --fix: {exc})"
             yield Hit(made.node, message, advice)
         else:
-            yield Hit(made.node, message, f"write {edit.shown}", edit)
+            yield Hit(made.node, message, f"write {' '.join(new.split())}", new)
+
+
+class Refused(Exception):
+    """A result can't be rewritten. The message is the cause."""
+
+
+def rewrite(made: MadeResult, module: Module) -> str:
+    """Return the code that makes a result by the helpers. The arguments stay as they are written.
+
+    Raises:
+        Refused: It needs a decision, which is for a person to make; the message is the cause.
+    """
+    node, arguments = made.node, made.arguments
+    if not isinstance(node, ast.Call):
+        raise Refused("which of its keys are metadata is for you to decide")
+    in_text = any(isinstance(parent, ast.JoinedStr) for parent in module.ancestors(node))
+    comments = any(node.lineno <= line < (node.end_lineno or 0) for line in module.comments)
+    for is_so, cause in (
+        (in_text, "it stands inside of an f-string"),
+        (not made.whole, "some of its fields can't be seen, or are no fields of a result"),
+        (made.success is None, "whether it's a success can't be seen; write both cases out"),
+        (comments, "there are comments between its fields"),
+        (_has(node, *_EFFECTS), "its parts would run in another order"),
+    ):
+        if is_so:
+            raise Refused(cause)
+    helper = f"{'success' if made.success else 'error'}({_answer(made, module)})"
+    call, call_id = made.tool and made.tool.call, arguments.get("call_id")
+    if call and (call_id is None or module.source(call_id) in ("None", f"{call}.id")):
+        new = f"{call}.{helper}"  # it knows its id, and the tool's name
+    else:
+        names = [arguments.get(field) for field in FIELDS[:2]]
+        if any(map(is_empty, names)):
+            raise Refused("it has no call id, or no tool name")
+        passed = ", ".join(module.source(name) for name in names if name is not None)
+        new = f"{module.source(node.func)}.{helper.replace('(', f'({passed}, ', 1)}"
+    more = [(field, value) for field, value in arguments.items() if field in FIELDS[5:]]
+    return new + "".join(_chained(*one, module) for one in more if not is_empty(one[1]))
+
+
+def _answer(made: MadeResult, module: Module) -> str:
+    """Return what the helper is passed: the output, or the error and what there is besides."""
+    found: dict[str, str] = {}
+    for field in HELPERS.values():
+        value = made.arguments.get(field)
+        if value is None or is_empty(value):
+            continue
+        if isinstance(value, _DATA) or _may_be_none(value):
+            raise Refused(f"its {field} is data, or may be None")
+        caught = [one.name for one in module.ancestors(value) if isinstance(one, ast.ExceptHandler)]
+        text = module.source(value)
+        found[field] = f"str({text})" if text in caught else text
+    output, error = found.get("output"), found.get("error")
+    if made.success and error is not None:
+        raise Refused("it's a success with an error")
+    answer = output if made.success else error or output
+    if answer is None:
+        raise Refused("it has no output" if made.success else "it has no message")
+    return answer if output in (None, answer) else f"{answer}, output={output}"
+
+
+def _chained(field: str, value: ast.expr, module: Module) -> str:
+    """Return the calls that add a field to a result."""
+    source = module.source
+    if field == "metadata":
+        if not isinstance(value, ast.Dict):
+            raise Refused("its metadata is not written out here; chain .with_all_metadata(…)")
+        if len(dict_items(value)) < len(value.keys):
+            return f".with_all_metadata({source(value)})"
+        items = zip(filter(None, value.keys), value.values, strict=True)
+        return "".join(f".with_metadata({source(key)}, {source(item)})" for key, item in items)
+    if field == "content":
+        if not isinstance(value, (ast.List, ast.Tuple)):
+            raise Refused("its content is not written out here; chain .with_content(*…)")
+        return f".with_content({', '.join(map(source, value.elts))})"
+    if _may_be_none(value):
+        raise Refused("its exit code or time may be None; chain it where it's a number")
+    return f".with_{field.removesuffix('_ms')}({source(value)})"
+
+
+def _has(node: ast.expr, *kinds: type[ast.expr]) -> bool:
+    return any(isinstance(part, kinds) for part in ast.walk(node))
+
+
+def _may_be_none(value: ast.expr) -> bool:
+    return any(isinstance(part, ast.Constant) and part.value is None for part in ast.walk(value))
+
+
+# Results that say nothing
 
 
 def _success_without_output(module: Module) -> Iterator[Hit]:
     """Find successes whose output is missing, None or blank, and tools that return nothing."""
     fix = "write in a sentence what was done or found, also when that is nothing"
     for made in module.results:
-        if made.success is True and made.way in _BY_HELPERS and _is_silent(made, "output", module):
-            if "content" in made.arguments or {"with_content", "as_written"} & module.chained(made):
-                continue
-            yield Hit(made.node, "a success without output", fix)
+        if made.success is True and _is_silent(made, "output"):
+            statement = next(
+                one for one in module.ancestors(made.node) if isinstance(one, ast.stmt)
+            )
+            # Content may be chained to it, or what was written is its output.
+            if "content" not in made.arguments and not any(
+                isinstance(part, ast.Attribute) and part.attr in ("with_content", "as_written")
+                for part in ast.walk(statement)
+            ):
+                yield Hit(made.node, "a success without output", fix)
     for tool in module.tools.values():
         if tool.executed:
             values = list(returned(tool.node))
@@ -109,13 +211,12 @@ def _error_without_message(module: Module) -> Iterator[Hit]:
     """Find failed results and `ToolError`s whose message is missing, None or blank."""
     fix = "write what went wrong, with what it was about, and what would be right"
     for made in module.results:
-        if made.success is False and made.way in _BY_HELPERS and _is_silent(made, "error", module):
+        if made.success is False and _is_silent(made, "error"):
             yield Hit(made.node, "an error without a message", fix)
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Raise) and node.exc is not None:
             raised = node.exc
-            func = raised.func if isinstance(raised, ast.Call) else raised
-            name = our_name(module.names.dotted(func))
+            name = module.our_name(raised.func if isinstance(raised, ast.Call) else raised)
             if name in ERRORS and not (isinstance(raised, ast.Call) and _has_message(raised)):
                 yield Hit(node, f"{name} is raised without a message", fix)
 
@@ -126,38 +227,37 @@ def _has_message(raised: ast.Call) -> bool:
     return None in words if message is None else not is_empty(message)  # **kwargs may hold it
 
 
-def _is_silent(made: MadeResult, field: str, module: Module) -> bool:
+def _is_silent(made: MadeResult, field: str) -> bool:
     text = made.arguments.get(field)
-    return made.whole if text is None else is_empty(module.names.value(text))
+    if made.way == "dict":
+        return False
+    return made.whole if text is None else is_empty(text)
 
 
 def _missing_call_id(module: Module) -> Iterator[Hit]:
     """Find results whose call id is missing, None, blank, or written into the code."""
     for made in module.results:
-        if made.way not in (Way.HELPER, Way.HAND):
+        if made.way not in ("helper", "hand"):
             continue
         call_id = made.arguments.get("call_id")
-        value = None if call_id is None else module.names.value(call_id)
         if call_id is None and made.whole:
             problem = "a result has no call id"
         elif call_id is not None and is_empty(call_id):
             problem = "a result has an empty call id"
-        elif made.tool is not None and isinstance(value, ast.Constant):
-            problem = (
-                f"the call id {value.value!r} is written into the code: every call gets the same"
-            )
+        elif made.tool and call_id and isinstance(call_id, ast.Constant):
+            problem = "the call id is written into the code: every call gets the same"
         else:
             continue
-        call = made.tool and made.tool.call
         if made.tool is None or not made.tool.executed:
             fix = "take the id of the call as a parameter, and pass it on"
-        elif call is None:
+        else:
             fix = (
                 "take `call: Call` as the first parameter, and use call.success(…) or call.error(…)"
             )
-        else:
-            fix = f"use {call}.success(…) or {call}.error(…): these know the call"
         yield Hit(made.node, problem, fix)
+
+
+# Failures that nobody learns of
 
 
 def _swallowed(module: Module) -> Iterator[Hit]:
@@ -167,13 +267,16 @@ def _swallowed(module: Module) -> Iterator[Hit]:
         if isinstance(node, ast.ExceptHandler) and all(map(_does_nothing, node.body)):
             caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
             how = f"except {ast.unparse(node.type)}" if node.type else "a bare except"
-        elif isinstance(node, ast.Call) and module.names.dotted(node.func) == "contextlib.suppress":
+        elif isinstance(node, ast.Call) and module.dotted(node.func) == "contextlib.suppress":
             caught, how = node.args, ast.unparse(node)
         else:
             continue
-        is_broad = any(one is None or module.names.dotted(one) in _BROAD for one in caught)
-        if is_broad and module.tool_of(node) is not None:
+        if any(map(_is_broad, caught)) and module.tool_of(node) is not None:
             yield Hit(node, f"{how} swallows every failure: it will look like a success", fix)
+
+
+def _is_broad(caught: ast.expr | None) -> bool:
+    return caught is None or ast.unparse(caught) in ("Exception", "BaseException")
 
 
 def _does_nothing(statement: ast.stmt) -> bool:
@@ -193,23 +296,8 @@ _CHECKS = {
     "result/missing-call-id": _missing_call_id,
     "result/swallowed": _swallowed,
 }
-_TABLE = tomllib.loads(files("callsheet.lint").joinpath("rules.toml").read_text(encoding="utf-8"))
+_TABLE = tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding="utf-8"))
 
 RULES: tuple[LintRule, ...] = tuple(
     LintRule(id=name, check=check, **_TABLE[name]) for name, check in _CHECKS.items()
 )
-
-
-def select(chosen: frozenset[str], ignored: frozenset[str]) -> tuple[LintRule, ...]:
-    """Return the rules that are chosen (none means all) and not ignored, by ids or categories."""
-    return tuple(
-        rule
-        for rule in RULES
-        if (not chosen or {rule.id, rule.category} & chosen)
-        and not {rule.id, rule.category} & ignored
-    )
-
-
-def names() -> list[str]:
-    """Return all ids, then all categories."""
-    return [*(rule.id for rule in RULES), *dict.fromkeys(rule.category for rule in RULES)]

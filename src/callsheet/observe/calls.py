@@ -48,16 +48,8 @@ KEEP_STATUSES = 100
 MUCH = 8 << 10
 """Bytes of an update that is worth a message of its own, however many there are in a second."""
 
-_FIELDS = (
-    "title",
-    "kind",
-    "status",
-    "content",
-    "locations",
-    "rawInput",
-    "rawOutput",
-    "name",
-    "_meta",
+_FIELDS = frozenset(
+    ("title", "kind", "status", "content", "locations", "rawInput", "rawOutput", "name", "_meta")
 )
 
 
@@ -95,15 +87,17 @@ class CallTracker:
     def apply(self, call: ObservedCall, kind: str, update: Json, line: RecordedLine) -> None:
         """Apply an update of a call."""
         call.updates += 1
-        _count(call, line)
+        if line.time is not None and line.size < MUCH:
+            _count(call, line.time)
         self.mentioned(call, line)
-        if call.ended is not None or _is_late(call):
+        if call.ended is not None or (call.turn is not None and call.turn.ended is not None):
             call.late += 1
         if kind == "tool_call_content_chunk":
             _append(call, update.get("content"), line)
             return
-        for name in [name for name in call.asked_since if update.get(name)]:
-            del call.asked_since[name]
+        if call.asked_since:
+            held = call.asked_since.items()
+            call.asked_since = {name: value for name, value in held if not update.get(name)}
         note_repetition(call, update, line)
         self.patch(call, update, line)
         if call.announced is None and _is_announced(call, kind, update):
@@ -123,8 +117,8 @@ class CallTracker:
     def patch(self, call: ObservedCall, update: Json, line: RecordedLine) -> None:
         """Set the fields that an update has. In v2, null clears one."""
         is_v2 = call.session.connection.is_v2
-        for name in _FIELDS:
-            if name in update:
+        for name in update:
+            if name in _FIELDS:
                 _set(call, name, update[name], clears=is_v2)
         if "content" in update:
             note_streaming(call, update)
@@ -223,7 +217,8 @@ def begins_again(call: ObservedCall, kind: str, update: Json) -> bool:
     session = call.session
     opens = kind == "tool_call" or (kind == "tool_call_update" and session.connection.is_v2)
     if not opens:
-        return kind == "tool_call_update" and _is_described_as_another(call, update)
+        is_over = call.ended is not None and kind == "tool_call_update"
+        return is_over and _is_described_as_another(call, update)
     if session.shows_history and call.first < (session.asked or 0):
         return True
     if call.ended is None:
@@ -241,8 +236,7 @@ def _is_described_as_another(call: ObservedCall, update: Json) -> bool:
     """Whether an update after a call's end describes other work, which is pending."""
     value, title = update.get("rawInput"), text(update.get("title"))
     return (
-        call.ended is not None
-        and text(update.get("status")) == "pending"
+        text(update.get("status")) == "pending"
         and bool(value and call.last_input and title)
         and value != call.last_input
         and title != call.fields.get("title")
@@ -257,10 +251,6 @@ def _is_reused(session: ObservedSession, before: ObservedCall | None) -> bool:
         return True
     # In the agent's lines alone a replay can't be seen; but within one turn there is none.
     return before is not None and before.turn is not None and before.turn is session.turn
-
-
-def _is_late(call: ObservedCall) -> bool:
-    return call.turn is not None and call.turn.ended is not None
 
 
 def _must_be_over(call: ObservedCall) -> bool:
@@ -280,16 +270,15 @@ def _move(call: ObservedCall, status: str, line: RecordedLine) -> None:
         known.append((status, line.number))
 
 
-def _count(call: ObservedCall, line: RecordedLine) -> None:
-    """Count an update in its second, unless it is so large that it could not be merged with others."""
-    time = line.time
-    if time is None or line.size >= MUCH:
-        return
+def _count(call: ObservedCall, time: float) -> None:
+    """Count an update in its second."""
     begun, count = call.second or (time, 0)
     if not 0 <= time - begun < 1:
         begun, count = time, 0
-    call.second = begun, count + 1
-    call.busiest = max(call.busiest, count + 1)
+    count += 1
+    call.second = begun, count
+    if count > call.busiest:
+        call.busiest = count
 
 
 def _append(call: ObservedCall, item: Any, line: RecordedLine) -> None:
@@ -343,7 +332,7 @@ class TerminalTracker:
         content = update.get("content")
         for item in many(content) or [content]:
             fields = obj(item)
-            key = text(fields.get("terminalId"))
+            key = text(fields["terminalId"]) if "terminalId" in fields else None
             if key is not None and fields.get("type") == "terminal":
                 _note(self._owners, (call.session.id, key), ref(call))
 

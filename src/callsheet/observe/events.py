@@ -132,20 +132,20 @@ class TerminalUpdated(SessionEvent):
     is_known: bool
 
 
-class PermissionAsked(Struct):
+class PermissionEvent(Struct):
+    """Anything that is about an approval request."""
+
+    line: RecordedLine
+    connection: ObservedConnection
+    question: ApprovalRequest
+
+
+class PermissionAsked(PermissionEvent):
     """The agent asks for permission."""
 
-    line: RecordedLine
-    connection: ObservedConnection
-    question: ApprovalRequest
 
-
-class PermissionDecided(Struct):
+class PermissionDecided(PermissionEvent):
     """The client has answered an approval request."""
-
-    line: RecordedLine
-    connection: ObservedConnection
-    question: ApprovalRequest
 
 
 class TurnEnded(Struct):
@@ -170,23 +170,20 @@ class CallClosed(CallEvent):
 
     at_the_end: bool
     """Whether it is closed only because the recording has ended."""
+    is_known: bool = False
+    """Whether all that was sent about the call is in the recording, from its beginning.
 
-    @property
-    def is_known(self) -> bool:
-        """Whether all that was sent about the call is in the recording, from its beginning.
+    Of a call that was only asked about, nothing was sent.
+    """
+    is_settled: bool = False
+    """Whether it has ended, or its turn has: what was not sent by then never will be."""
 
-        Of a call that was only asked about, nothing was sent.
-        """
-        call = self.call
-        if call.is_asked_first and not call.updates:
-            return False
-        return call.announced is not None or self.connection.is_whole
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it has ended, or its turn has: what was not sent by then never will be."""
-        turn = self.call.turn
-        return self.call.ended is not None or (turn is not None and turn.ended is not None)
+    def __post_init__(self) -> None:
+        """Find out what most rules ask."""
+        call, turn = self.call, self.call.turn
+        if call.updates or not call.is_asked_first:
+            self.is_known = call.announced is not None or self.connection.is_whole
+        self.is_settled = call.ended is not None or (turn is not None and turn.ended is not None)
 
 
 class UnansweredRequest(Struct):

@@ -286,7 +286,7 @@ _LEAVES = ("add", "modify", "move", "copy")
 
 def note_files(session: ObservedSession, call: ObservedCall, line: int) -> None:
     """Note which files exist by what a call shows, after an update of it."""
-    if call.fields.get("kind") not in _HARMLESS:
+    if session.files and call.fields.get("kind") not in _HARMLESS:
         session.files.clear()
     if call.ended != line:
         return

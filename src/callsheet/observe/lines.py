@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, Literal, TypeAlias, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from callsheet.acp.jsonrpc import LineBuffer
 from callsheet.observe.model import obj
@@ -47,6 +47,7 @@ _EXCERPT = 1000
 """Bytes that are written of a line that is too long to be recorded."""
 
 _BOM = b"\xef\xbb\xbf"
+_ENVELOPES = (b'{"t":', b'{"dir')
 _SENDERS: dict[object, Sender] = {"client->agent": "client", "agent->client": "agent"}
 _NO_MESSAGE = frozenset(("raw", "base64"))
 _LOSES_A_MESSAGE = ("long", "binary", "encoding", "cut", "several")
@@ -56,7 +57,18 @@ _PAIR_OR_LONE = re.compile(
     rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 )
 
+
+class _Envelope(Struct):
+    """The envelope that `callsheet record` writes. Decoding into it is faster than into a dict."""
+
+    msg: dict[str, Any]
+    dir: Direction
+    t: float | None = None
+    jsonrpc: Any = UNSET
+
+
 _decode = msgspec.json.Decoder().decode
+_decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 _encode = msgspec.json.encode
 _ODD_NUMBERS = re.compile(rb"NaN|Infinity|\d[eE][+]?\d{3}").search
@@ -101,13 +113,21 @@ def read_lines(stream: BinaryIO) -> Iterator[RecordedLine]:
 
 def parse_line(number: int, data: bytes) -> RecordedLine:
     """Parse one line, without its newline."""
+    if data[:5] in _ENVELOPES:
+        try:
+            value = _decode_envelope(data)
+            if value.msg and value.jsonrpc is UNSET:
+                size = _size_within(data)
+                return RecordedLine(number, size, value.msg, _SENDERS[value.dir], value.t, raw=data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass  # it is in another form, or no JSON
     try:
         value = _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         if number == 1 and data.startswith(_BOM):
             return parse_line(number, data[len(_BOM) :])
         return _repaired(number, data, exc)
-    return _line_of(number, data, value, len(data))
+    return _line_of(number, data, value)
 
 
 def loses_a_message(line: RecordedLine) -> bool:
@@ -120,37 +140,44 @@ def _repaired(number: int, data: bytes, exc: Exception) -> RecordedLine:
     value, fault, problem = decode_leniently(data, exc)
     if value is None:
         return RecordedLine(number, len(data), problem=problem, raw=data, fault=fault)
-    line = _line_of(number, data, value, len(data))
+    line = _line_of(number, data, value)
     line.fault, line.problem = line.fault or fault, line.problem or problem
     return line
 
 
-def _line_of(number: int, data: bytes, value: Any, size: int) -> RecordedLine:
+def _line_of(number: int, data: bytes, value: Any) -> RecordedLine:
     found = obj(value)
     if "msg" in found and "jsonrpc" not in found:
-        return _unwrapped(number, data, found, size)
+        return _unwrapped(number, data, found)
     if not found:
         several = _is_batch(value)
         fault = "several" if several else "no_message"
         why = "it has several messages" if several else "it is JSON, but no message"
-        return RecordedLine(number, size, problem=why, raw=data, fault=fault)
+        return RecordedLine(number, len(data), problem=why, raw=data, fault=fault)
     if "dir" in found and not _NO_MESSAGE.isdisjoint(found):
         return _unrecorded(number, found)
-    return RecordedLine(number, size, found, raw=data)
+    return RecordedLine(number, len(data), found, raw=data)
 
 
-def _unwrapped(number: int, data: bytes, value: dict[str, Any], size: int) -> RecordedLine:
+def _unwrapped(number: int, data: bytes, value: dict[str, Any]) -> RecordedLine:
     message = obj(value["msg"])
     if not message:
         why = "its msg is no message"
-        return RecordedLine(number, size, problem=why, raw=data, fault="no_message")
-    # The envelope is `{"t": 1.5, "dir": "agent->client", "msg": …}`: the size is that of the message.
-    begin = data.find(b'"msg"')
-    if begin >= 0 and size == len(data):
-        size = max(2, len(data.rstrip()) - begin - 7)
+        return RecordedLine(number, len(data), problem=why, raw=data, fault="no_message")
     return RecordedLine(
-        number, size, message, _SENDERS.get(value.get("dir")), _time_in(value), raw=data
+        number,
+        _size_within(data),
+        message,
+        _SENDERS.get(value.get("dir")),
+        _time_in(value),
+        raw=data,
     )
+
+
+def _size_within(data: bytes) -> int:
+    """Return the size of the message in an envelope: `{"t": 1.5, "dir": "agent->client", "msg": …}`."""
+    begin = data.find(b'"msg"')
+    return max(2, len(data.rstrip()) - begin - 7) if begin >= 0 else len(data)
 
 
 def _unrecorded(number: int, value: dict[str, Any]) -> RecordedLine:

@@ -273,6 +273,8 @@ class ObservedCall(Struct, eq=False, weakref=True):
 def _name_in(fields: Json) -> str:
     """Return the name from where agents put it before ACP had a field for it."""
     meta = obj(fields.get("_meta"))
+    if not meta:
+        return ""
     return text(meta.get("tool_name")) or text(obj(meta.get("claudeCode")).get("toolName")) or ""
 
 

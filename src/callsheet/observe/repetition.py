@@ -7,11 +7,10 @@ in a value, so that the same text is searched for secrets only once.
 
 from __future__ import annotations
 
-from itertools import zip_longest
-from typing import Any, cast
+from typing import Any
 
 from callsheet.observe.lines import RecordedLine
-from callsheet.observe.model import Json, ObservedCall, Repetition, many, obj
+from callsheet.observe.model import Json, ObservedCall, Repetition
 
 FIELDS = ("content", "rawInput", "rawOutput")
 
@@ -29,9 +28,10 @@ def note_repetition(call: ObservedCall, update: Json, line: RecordedLine) -> Non
     if line.size < _SMALL:
         return
     for name in FIELDS:
-        known, value = call.fields.get(name), update.get(name)
+        value = update.get(name)
         if not value:
             continue
+        known = call.fields.get(name)
         if name == "content":
             call.news_bytes += _added(known, value)
         if not known:
@@ -52,16 +52,14 @@ def _add(call: ObservedCall, key: tuple[str, str], known: Any, line: RecordedLin
 
 def grew(old: Any, new: Any) -> bool:
     """Whether a value is the old one, with more text at the end of its texts or more items in its lists."""
-    if type(old) is not type(new):
+    kind = old.__class__
+    if kind is not new.__class__:
         return False
-    if isinstance(old, str):
-        return cast("str", new).startswith(_open(old))
-    if isinstance(old, dict):
-        return all(key in new and grew(value, new[key]) for key, value in obj(old).items())
-    if isinstance(old, list):
-        items, others = cast("list[Any]", old), cast("list[Any]", new)
-        return len(others) >= len(items) and all(map(grew, items, others))
-    return True
+    if kind is str:
+        return new.startswith(_open(old))
+    if kind is dict:
+        return all(key in new and grew(value, new[key]) for key, value in old.items())
+    return kind is not list or (len(new) >= len(old) and all(map(grew, old, new)))
 
 
 def _open(text: str) -> str:
@@ -71,13 +69,12 @@ def _open(text: str) -> str:
 
 def bulk(value: Any) -> int:
     """Return how much text a value has."""
-    if isinstance(value, str):
+    kind = value.__class__
+    if kind is str:
         return len(value)
-    if isinstance(value, dict):
-        return sum(map(bulk, obj(value).values()))
-    if isinstance(value, list):
-        return sum(map(bulk, cast("list[Any]", value)))
-    return 0
+    if kind is dict:
+        return sum(map(bulk, value.values()))
+    return sum(map(bulk, value)) if kind is list else 0
 
 
 _ENOUGH = 64
@@ -85,19 +82,17 @@ _ENOUGH = 64
 
 def _added(old: Any, new: Any) -> int:
     """Return how much text is new: what was added to one that grew, or of which only the end is shown."""
-    if isinstance(new, str):
-        if not isinstance(old, str) or not old:
-            return len(new)
+    kind = new.__class__
+    if not old or kind is not old.__class__:
+        return bulk(new)
+    if kind is str:
         end = _open(old)[-_ENOUGH:]
         found = new.rfind(end)
         return len(new) if found < 0 else len(new) - found - len(end)
-    if isinstance(new, dict):
-        known = obj(old)
-        return sum(_added(known.get(key), value) for key, value in obj(new).items())
-    if isinstance(new, list):
-        known_items, items = many(old), cast("list[Any]", new)
-        rest = sum(map(bulk, items[len(known_items) :]))
-        return rest + sum(map(_added, known_items, items))
+    if kind is dict:
+        return sum([_added(old.get(key), value) for key, value in new.items()])
+    if kind is list:
+        return sum(map(bulk, new[len(old) :])) + sum(map(_added, old, new))
     return 0
 
 
@@ -107,17 +102,16 @@ def news(old: Any, new: Any) -> Any:
         return new
     if new == old:
         return None
-    if isinstance(new, str):
-        return _end(old, new) if isinstance(old, str) else new
-    if isinstance(new, dict):
-        known = obj(old)
-        found = {key: news(known.get(key), value) for key, value in obj(new).items()}
-        return {key: value for key, value in found.items() if value is not None} or None
-    if isinstance(new, list):
-        items = cast("list[Any]", new)
-        pairs = zip_longest(many(old)[: len(items)], items)
-        return [item for item in (news(*pair) for pair in pairs) if item is not None] or None
-    return new
+    kind = new.__class__
+    if kind is not old.__class__ or kind not in (str, dict, list):
+        return new
+    if kind is str:
+        return _end(old, new)
+    if kind is dict:
+        pairs = ((key, news(old.get(key), value)) for key, value in new.items())
+        return {key: value for key, value in pairs if value is not None} or None
+    items = [item for item in map(news, old, new) if item is not None]
+    return [*items, *new[len(old) :]] or None
 
 
 _BACK = 2048

@@ -92,6 +92,14 @@ class RequestTracker:
             del self.asked[next(iter(self.asked))]
         self.asked[sender, key] = method, params, line
 
+    def note(self, event: MessageSeen, params: Json) -> None:
+        """Note a request, or that one is answered, where that is all that is tracked."""
+        key = rpc_id(event.message["id"])
+        if event.method is not None:
+            self.ask(event.sender, key, event.method, params, event.line.number)
+        else:
+            self.asked.pop(("client" if event.sender == "agent" else "agent", key), None)
+
     def restart(self) -> None:
         """Forget all but the last: the agent was started again, and will not answer the others."""
         self.asked = dict(list(self.asked.items())[-1:])

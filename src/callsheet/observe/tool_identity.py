@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from callsheet.describe import arguments as roles
@@ -80,7 +81,12 @@ def tool_name(call: ObservedCall) -> str:
 
 def is_name_of_tool(title: str) -> bool:
     """Whether a text is the exact name of a well-known tool, and can't be a command."""
-    if len(title) > LONGEST_NAME or not IDENTIFIER(title) or "/" in title or "." in title:
+    return len(title) <= LONGEST_NAME and _is_name(title)
+
+
+@lru_cache(maxsize=1024)
+def _is_name(title: str) -> bool:
+    if not IDENTIFIER(title) or "/" in title or "." in title:
         return False
     name = squash(title)
     entry = known_tool(name)
@@ -158,7 +164,12 @@ def command_of(call: ObservedCall) -> str:
 
 def entry_of(name: str) -> KnownTool | None:
     """Return what is known of a tool by its name, also where a server's name precedes it; else None."""
-    return known_tool(name.rpartition("/")[2]) if len(name) <= LONGEST_NAME else None
+    return _entry_of(name) if name and len(name) <= LONGEST_NAME else None
+
+
+@lru_cache(maxsize=1024)
+def _entry_of(name: str) -> KnownTool | None:
+    return known_tool(name.rpartition("/")[2])
 
 
 def is_plain_name(name: str) -> bool:
@@ -219,12 +230,18 @@ _WORDS = frozenset(
 def is_bare_title(title: str, call: ObservedCall | None) -> bool:
     """Whether a title is no more than the name of a tool. `call` is what is known besides, if anything."""
     title = title.strip()
-    if call is None:
-        return fits_any_call(title) or is_name_of_tool(title)
+    if fits_any_call(title):
+        return True
+    if call is None or not _may_be_name(title):
+        return is_name_of_tool(title)
     fields = call.fields
-    return fits_any_call(title) or is_only_name(
+    return is_only_name(
         title, call.name, tool_name(call), fields.get("kind"), fields.get("rawInput")
     )
+
+
+def _may_be_name(title: str) -> bool:
+    return len(title) <= LONGEST_NAME and IDENTIFIER(title) is not None
 
 
 def fits_any_call(title: str) -> bool:
@@ -237,7 +254,7 @@ def is_only_name(title: str, sent_name: str, name: str, kind: object, raw: objec
 
     `sent_name` is the name that was sent, `name` the one that is known.
     """
-    if len(title) > LONGEST_NAME or not IDENTIFIER(title) or title in _arguments(raw):
+    if not _may_be_name(title) or title in _arguments(raw):
         return False
     if is_name_of_tool(title):
         return True

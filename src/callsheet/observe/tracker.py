@@ -421,7 +421,8 @@ class Tracker:
             call = meant_by(call, update) or call
         is_first = call.updates == 0 and call.announced is None
         self._calls.apply(call, kind, update, line)
-        self._terminals.shown(call, update)
+        if "content" in update:
+            self._terminals.shown(call, update)
         if "_meta" in update:
             self._sessions.note_child(line, session, update)
         yield UpdateApplied(line, session, call, kind, update, is_first)

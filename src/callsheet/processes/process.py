@@ -4,7 +4,7 @@
 `over` and `end`, and may bring descriptors for stdin and stdout; otherwise there is no standard input, and
 standard output and standard error are one pipe, so that they stay in order. Nothing else that this process
 has open is open in the program. This works in an event loop of any thread, needs no child watcher, and
-leaves the handling of signals alone.
+leaves the handling of signals alone. `run_program` is for what ends soon and starts nothing.
 
 The keeper (`keeper.py`) is a process between us and the program, and ends it if we are killed. Should the
 keeper itself be killed, what is left is found by a marker in the environment.
@@ -25,7 +25,7 @@ from pathlib import Path
 from secrets import token_hex
 from threading import Thread
 from time import monotonic
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from callsheet.processes.keeper import CHASE, DIRECTORY
 from callsheet.processes.table import GRACE, end_tree
@@ -319,6 +319,41 @@ class Process:
         else:
             with suppress(RuntimeError):  # the interpreter ends, and the system will wait for it
                 Thread(target=self._keeper.wait, daemon=True).start()
+
+
+async def run_program(
+    argv: Sequence[str],
+    *,
+    cwd: str,
+    stdout: BinaryIO,
+    stderr: BinaryIO,
+    pass_fds: Sequence[int] = (),
+) -> int:
+    """Run a program of ours that ends soon and starts nothing, and return its exit code.
+
+    It has no keeper, whose start would take longer than such a program, and no standard input. Its output
+    goes to files. If this is cancelled, its process group is killed.
+
+    Raises:
+        OSError: The program can't be started.
+    """
+    # Started in one step, so that no cancellation comes before there is something to kill.
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        cwd=cwd,
+        pass_fds=pass_fds,
+        start_new_session=True,
+    )
+    try:
+        return await asyncio.to_thread(process.wait)
+    finally:
+        if process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def python() -> str:

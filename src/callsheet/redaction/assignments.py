@@ -209,19 +209,11 @@ def _read_further(data: bytes, place: int, start: int) -> Pair | None:
 
 
 def _name_start(data: bytes, place: int) -> int:
-    """Find where the name begins, past what only looks like a part of it (`\\n`, `%20`, `[32m`)."""
+    """Find where the name begins. What follows a backslash, as in `\\n`, only looks like a part of it."""
     start, low = place, max(0, place - 64)
     while start > low and data[start - 1] in _NAME:
         start -= 1
-    before = data[start - 1 : start]
-    if before == b"\\" and start < place:
-        return start + 1
-    if before == b"%" and start + 2 <= place:
-        return start + 2
-    if before in (b"[", b";"):
-        colour = re.compile(rb"[0-9]*m").match(data, start, place)
-        return colour.end() if colour else start
-    return start
+    return start + 1 if start < place and data[start - 1 : start] == b"\\" else start
 
 
 class Assignment:
@@ -252,11 +244,6 @@ class Assignment:
             return None
         start, end = self._start, self._end()
         has_ended = end < len(self._data)
-        if is_near and mark and has_ended and self._is_cut(end):
-            return None
-        is_tagged = self._data.startswith((b"<", b"&lt;"), end)
-        if self._form == "element" and has_ended and not is_tagged:
-            return None
         is_open = not has_ended and bool(mark or self._form == "header")
         shown = end
         if self._form == "header":
@@ -306,10 +293,7 @@ class Assignment:
     def _header_end(self) -> int:
         """Return the end of a header: of its line, or of the quotes around it or its value."""
         data, start, around = self._data, self._start, self._before
-        low = max(0, self._name_start - LONGEST)
-        line_start = data.rfind(b"\n", low, self._name_start) + 1
-        begins = around in (b'"', b"'") and data.count(around, line_start, self._name_start) % 2
-        if closing := self._mark or (around if begins else b""):
+        if closing := self._mark or (around if around in (b'"', b"'") else b""):
             end = self._string_end(closing)
             line = _ESCAPED_LINE_END.search(data, start, end)
             return line.start() if line else end
@@ -324,12 +308,6 @@ class Assignment:
             before == self._mark[-1:]
             and before not in self._data[self._name_start : self._sign_start]
         )
-
-    def _is_cut(self, end: int) -> bool:
-        """Return whether a string is not closed on its line, so that its quote ended something else."""
-        is_short = end - self._start < LONGEST_QUOTED
-        escaped = self._form == "header" and _ESCAPED_LINE_END.match(self._data, end)
-        return is_short and not self._data.startswith(self._mark, end) and not escaped
 
     def _call(self, end: int) -> bytes:
         """Return the bracket that ends a bare value, which makes it a call: `next(` or `$(`."""

@@ -140,7 +140,9 @@ class Runnable:
             yield span._replace(end=end, secret=first)
         rest = data[end : span.end]
         inner = (
-            self._pieces(rest, self._scanner.spans(rest, self.budget), depth - 1) if depth else ()
+            self._pieces(rest, self._scanner.search(rest, self.budget)[0], depth - 1)
+            if depth
+            else ()
         )
         place = end
         for part in sorted(one.moved(end) for one in (*self._random_parts(rest, span), *inner)):

@@ -12,6 +12,7 @@ import binascii
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from callsheet.redaction.spans import Span
@@ -42,11 +43,7 @@ _STANDARD = bytes.maketrans(b"-_", b"+/")
 _COLOUR = lazy(rb"\x1b(?:\[[0-9;:]*(?:[A-Za-z]|\Z)|\Z)")
 CODE_BEGUN = rb"\x1b(?:\[[0-9;:]*)?$"
 _ESCAPE = lazy(rb"%([0-9A-Fa-f]{2})")
-_IN_WORD = bytes(set(range(256)) - set(b" \t\r\n\v\f\"'<>&?="))
-_REST = lazy(rb"[^\s\"'<>&?=]*")
-_LONGEST_NAME = 1024
 _BYTES = {b"%02x" % n: bytes([n]) for n in range(256)}
-_APART = b"\n\0\n"
 
 _CHEAP_LETTERS = 8
 _ESCAPED_BREAK = 32
@@ -83,24 +80,14 @@ class DecodedView(NamedTuple):
 
 
 def views(data: bytes, budget: Budget) -> Iterator[DecodedView]:
-    """Yield the text without colours, and its words that are encoded as in a URL, if there are any."""
-    if b"\x1b" in data and _affords(budget, data.count(b"\x1b")):
-        yield DecodedView(_COLOUR.sub(b"", data), lambda: _without(data, _COLOUR))
-    if b"%" in data and _affords(budget, data.count(b"%")) and _ESCAPE.search(data):
-        words = list(_words(data))
-        decoded = [_ESCAPE.sub(_decoded, data[start:end]) for start, end in words]
-        yield DecodedView(_APART.join(decoded), lambda: _escaped(data, words, decoded))
+    """Yield the text without colours, and with the codes of URLs undone, if there are any."""
+    for sign, codes, written in ((b"\x1b", _COLOUR, _nothing), (b"%", _ESCAPE, _decoded)):
+        if sign in data and codes.search(data) and _affords(budget, data.count(sign)):
+            yield DecodedView(codes.sub(written, data), partial(_edges, data, codes, written))
 
 
-def _words(data: bytes) -> Iterator[tuple[int, int]]:
-    """Return the words with codes in them: what stands between two signs of a URL, or around it."""
-    end = 0
-    while code := _ESCAPE.search(data, end):
-        low = max(end, code.start() - _LONGEST_NAME)
-        start = low + len(data[low : code.start()].rstrip(_IN_WORD))
-        rest = _REST.match(data, code.end())
-        end = rest.end() if rest else code.end()
-        yield start, end
+def _nothing(_: re.Match[bytes]) -> bytes:
+    return b""
 
 
 def _decoded(code: re.Match[bytes]) -> bytes:
@@ -118,24 +105,14 @@ def _affords(budget: Budget, codes: int) -> bool:
     return True
 
 
-def _without(data: bytes, codes: re.Pattern[bytes]) -> list[tuple[int, int]]:
+def _edges(
+    data: bytes, codes: re.Pattern[bytes], written: Callable[[re.Match[bytes]], bytes]
+) -> list[tuple[int, int]]:
+    """Return where each piece between codes begins: in the view, and in the data."""
     found, gone = [(0, 0)], 0
     for code in codes.finditer(data):
-        gone += code.end() - code.start()
+        gone += code.end() - code.start() - len(written(code))
         found.append((code.end() - gone, code.end()))
-    return found
-
-
-def _escaped(
-    data: bytes, words: list[tuple[int, int]], decoded: list[bytes]
-) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
-    size = 0
-    for (start, end), text in zip(words, decoded, strict=True):
-        found.append((size, start))
-        for number, code in enumerate(_ESCAPE.finditer(data, start, end), 1):
-            found.append((size + code.end() - start - 2 * number, code.end()))
-        size += len(text) + len(_APART)
     return found
 
 
@@ -159,7 +136,7 @@ def from_base64(data: bytes, start: int, end: int, budget: Budget) -> DecodedVie
     text = binascii.a2b_base64(letters + b"=" * (-len(letters) % 4))
     if _UNPRINTABLE.search(text, 0, 18):
         return None
-    edges = lambda: [(there, start + here) for there, here in _without(run, _BREAK)]  # noqa: E731
+    edges = lambda: [(there, start + here) for there, here in _edges(run, _BREAK, _nothing)]  # noqa: E731
     return DecodedView(text, edges, four_for_three=True)
 
 

@@ -15,7 +15,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Any, ClassVar, TypeAlias, cast
+from operator import is_
+from typing import Any, ClassVar, cast
 
 import msgspec
 
@@ -36,11 +37,11 @@ from callsheet.redaction.rules import (
 from callsheet.redaction.scanner import Budget, Scanner
 from callsheet.redaction.secret_names import family_of, is_placeholder, scheme_length
 from callsheet.redaction.spans import MARK, MARKS, Marks, Span
-from callsheet.redaction.stream import QuickCheck, StreamRedactor, Unfinished
+from callsheet.redaction.stream import StreamRedactor, Unfinished
 from callsheet.report.json import JsonObject, JsonValue, is_list, is_object, text_of_bytes
 
 __all__ = [
-    "InvalidRule", "Marks", "QuickCheck", "Redactor", "Rule", "Settings", "StreamRedactor", "default_rules",
+    "InvalidRule", "Marks", "Redactor", "Rule", "Settings", "StreamRedactor", "default_rules",
     "family_of", "read_settings", "secrets_of", "secrets_of_mcp",
 ]  # fmt: skip
 
@@ -105,7 +106,8 @@ class Redactor:
             The text with marks, and how many there are. Clean text comes back as it is.
         """
         run = Runnable(self._scanner, text) if runs else None
-        return Rewriter(self._scanner, self._marks, run).text(text, runs=runs)
+        rewriter = Rewriter(self._scanner, self._marks, run)
+        return rewriter.text(text, runs=runs), rewriter.count
 
     def value(self, value: JsonValue, *, runs: bool = False) -> tuple[JsonValue, int]:
         """Return JSON data without its secrets.
@@ -124,7 +126,8 @@ class Redactor:
             return value, 0
         commands = [text for text in texts(value) if len(text) <= LONGEST]
         run = Runnable(self._scanner, "\n".join(commands))
-        return Rewriter(self._scanner, self._marks, run).any(value, runs=runs)
+        rewriter = Rewriter(self._scanner, self._marks, run)
+        return rewriter.any(value, runs=runs), rewriter.count
 
     def is_clean(self, value: JsonValue) -> bool:
         """Return whether nothing in JSON data looks like a secret at first sight.
@@ -170,14 +173,12 @@ class Redactor:
         allow = self._scanner.allow
         return allow.sub(b"", _bytes(text)).decode("utf-8", "surrogatepass") if allow else text
 
-    def quick_check(self) -> QuickCheck:
-        """Return a quick check of a text that comes in pieces.
+    def is_harmless(self, data: bytes) -> bool:
+        """Return whether a text surely has no secret in it, and none that has begun at its end.
 
-        What does not pass has to go through a `stream`.
-
-        As in an open stream, values that are registered later are not known.
+        This is fast: for text that comes in pieces. What is not harmless has to go through a `stream`.
         """
-        return QuickCheck(self._unfinished)
+        return self._unfinished.is_harmless(data)
 
     def stream(self) -> StreamRedactor:
         """Begin a stream of bytes."""
@@ -208,8 +209,6 @@ def _name(name: str) -> str:
     return cleaned if ID.fullmatch(cleaned) else "known"
 
 
-Redacted: TypeAlias = tuple[JsonValue, int]
-
 _LONG_NAME = 12
 _NAMING = ("name", "key", "header")
 _HOLDING = frozenset({"secret", "credential", "cookie", "authorization", "password"})
@@ -238,8 +237,8 @@ def texts(value: JsonValue) -> list[str]:
 class Rewriter:
     """Puts marks in place of the secrets in a text, or in all parts of a value.
 
-    Each method returns the same object where nothing changes, and how many marks there are. `run`
-    decides what of a command may be hidden; without it, no part is treated as one.
+    Each method returns the same object where nothing changes. `run` decides what of a command may be
+    hidden; without it, no part is treated as one.
     """
 
     def __init__(self, scanner: Scanner, marks: Marks, run: Runnable | None = None) -> None:
@@ -247,67 +246,66 @@ class Rewriter:
         self._marks = marks
         self._run = run
         self._budget: Budget = run.budget if run else Budget()  # one for all parts of a value
+        self.count: int = 0
+        """How many marks were put."""
         self.rules: dict[str, int] = {}
         """How many secrets each rule has found that were not hidden already."""
 
-    def text(self, text: str, *, runs: bool = False) -> tuple[str, int]:
+    def text(self, text: str, *, runs: bool = False) -> str:
         """Rewrite a text. `runs` is whether it may be run."""
         data = _bytes(text)
-        spans = self._scanner.spans(data, self._budget)
+        spans = self._scanner.search(data, self._budget)[0]
         if spans and runs and self._run is not None and len(data) <= LONGEST:
             spans = self._run.hidden(data, spans)
-        return (self._marked(data, spans), len(spans)) if spans else (text, 0)
+        self.count += len(spans)
+        return self._marked(data, spans) if spans else text
 
     def any(
         self, value: JsonValue, family: str = "", name: str = "", *, runs: bool = False
-    ) -> Redacted:
+    ) -> JsonValue:
         """Rewrite a value of any kind. With a family, its name marks it as secret, whatever it looks like."""
         if type(value) is str:
             if family:
                 return self._named(family, value, name, runs=runs)
             return self.text(value, runs=runs)
         if type(value) is int and family == "password" and value > 999:
-            mark = self._secret(family, str(value), name, runs=runs)
-            return (value, 0) if mark is None else (mark, 1)
+            mark = self._secret(family, text := str(value), name, runs=runs)
+            return value if mark is text else mark
         held = family if family in _HOLDING else ""
         if is_object(value):
             return self._object(value, held, runs=runs)
-        return self._list(value, held, name, runs=runs) if is_list(value) else (value, 0)
+        return self._list(value, held, name, runs=runs) if is_list(value) else value
 
-    def _object(self, value: JsonObject, held: str, *, runs: bool) -> Redacted:
+    def _object(self, value: JsonObject, held: str, *, runs: bool) -> JsonObject:
         named = next((value[key] for key in _NAMING if type(value.get(key)) is str), "")
         found: JsonObject = {}
-        total, same = 0, True
+        same = True
         for key, inner in value.items():
             title = named if key == "value" and named else key
             family = family_of(key) or family_of(title) or held
             is_run = runs or key in _RUN or (key == "title" and "toolCallId" in value)
-            new, count = self.any(inner, family, title, runs=is_run)
-            name, in_name = self.text(key, runs=runs) if len(key) > _LONG_NAME else (key, 0)
+            new = self.any(inner, family, title, runs=is_run)
+            name = self.text(key, runs=runs) if len(key) > _LONG_NAME else key
             while name in found:  # two secrets may share a mark, but nothing may vanish
                 name += "+"
             found[name] = new
-            total += count + in_name
             same = same and new is inner and name is key
-        return (value, 0) if same else (found, total)
+        return value if same else found
 
-    def _list(self, value: list[JsonValue], held: str, name: str, *, runs: bool) -> Redacted:
+    def _list(self, value: list[JsonValue], held: str, name: str, *, runs: bool) -> JsonValue:
         text = text_of_bytes(value)
         if text is not None:
-            new, count = self.any(text, held, name, runs=runs)
-            return (new, count) if count else (value, 0)
+            new = self.any(text, held, name, runs=runs)
+            return value if new is text else new
         found: list[JsonValue] = []
-        total, same, family = 0, True, held
+        family = held
         for item in value:
-            new, count = self.any(item, family, name, runs=runs)
+            found.append(self.any(item, family, name, runs=runs))
             flag = _flag_family(value, item)
             family, name = (flag, str(item)) if flag else (held, name)
-            found.append(new)
-            total += count
-            same = same and new is item
-        return (value, 0) if same else (found, total)
+        return value if all(map(is_, found, value)) else found
 
-    def _named(self, family: str, value: str, name: str, *, runs: bool) -> Redacted:
+    def _named(self, family: str, value: str, name: str, *, runs: bool) -> str:
         """Rewrite a text whose name marks it as secret."""
         data = _bytes(value)
         scheme = scheme_length(data) if family in ("authorization", "token") else 0
@@ -317,21 +315,22 @@ class Rewriter:
                 return self.text(value, runs=runs)
             family = "password"
         if is_placeholder(data[scheme:]):
-            return value, 0
-        mark = self._secret(family, value[scheme:], name, runs=runs)
-        return (value, 0) if mark is None else (value[:scheme] + mark, 1)
+            return value
+        mark = self._secret(family, rest := value[scheme:], name, runs=runs)
+        return value if mark is rest else value[:scheme] + mark
 
-    def _secret(self, family: str, secret: str, name: str, *, runs: bool) -> str | None:
-        """Return a value that its name betrays with marks; None if all of it stays."""
+    def _secret(self, family: str, secret: str, name: str, *, runs: bool) -> str:
+        """Rewrite a value that its name betrays."""
         data = _bytes(secret)
         if self._scanner.allows(data):
-            return None
-        spans = self._scanner.spans(data, self._budget)
+            return secret
+        spans = self._scanner.search(data, self._budget)[0]
         if len(spans) != 1 or spans[0].end - spans[0].start < len(data):
             spans = (Span(0, len(data), family, 2, data),)
         if runs and self._run is not None and len(data) <= LONGEST:
             spans = self._run.hidden_in_value(spans[0], data, name)
-        return self._marked(data, spans) if spans else None
+        self.count += bool(spans)
+        return self._marked(data, spans) if spans else secret
 
     def _marked(self, data: bytes, spans: Sequence[Span]) -> str:
         parts: list[bytes] = []

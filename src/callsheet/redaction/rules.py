@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from threading import Lock
@@ -111,17 +111,17 @@ def read_settings(settings: Mapping[str, Any]) -> Settings:
         raise InvalidRule(f"redact settings: {error}") from None
     for rule in found.rules:
         check(rule)
-        _check_repeats(rule)
+        _refuse(rule, _slow_repeats(rule))
     unknown = sorted(set(found.off) - {rule.id for rule in (*default_rules(), *found.rules)})
     if unknown:
         raise InvalidRule(f"redact settings: off names unknown rules: {', '.join(unknown)}")
     return found
 
 
-def _check_repeats(rule: Rule) -> None:
-    """Refuse an endless repeat inside of another: a failing match could take forever."""
+def _slow_repeats(rule: Rule) -> Iterator[str]:
+    """Yield what could make a match take for ever: an endless repeat inside of another."""
     if re.search(r"(?<!\\)\{,\d", rule.pattern):
-        raise InvalidRule(f"rule {rule.id!r}: {{,n}} means something else in re2; write {{0,n}}")
+        yield "{,n} means something else in re2; write {0,n}"
     opened: list[bool] = [False]  # of each group that is open: whether it has such a repeat
     closed = False
     for token in TOKEN.finditer(rule.pattern):
@@ -133,10 +133,7 @@ def _check_repeats(rule: Rule) -> None:
             opened[-1] |= closed
         elif token["repeat"] and (token[0][0] in "*+" or ",}" in token[0]):
             if before:
-                raise InvalidRule(
-                    f"rule {rule.id!r}: a repeat inside of a repeat could take for ever; "
-                    "limit it, such as {1,64}"
-                )
+                yield "a repeat inside of a repeat could take for ever; limit it, such as {1,64}"
             opened[-1] = True
 
 
@@ -172,54 +169,51 @@ _BACKWARD = lazy(r"\\[1-9AZz]|\(\?(?:[=!]|<[=!]|P=|\()")
 
 def check(rule: Rule) -> None:
     """Raise `InvalidRule` unless the rule works in RE2 and in `re`, and does what it declares."""
-    where = f"rule {rule.id!r}"
+    _refuse(rule, _faults(rule))
+
+
+def _refuse(rule: Rule, faults: Iterator[str]) -> None:
+    for fault in faults:
+        raise InvalidRule(f"rule {rule.id!r}: {fault}")
+
+
+def _faults(rule: Rule) -> Iterator[str]:
+    """Yield what is wrong with a rule, the first thing first. What follows may build on it."""
     if not ID.fullmatch(rule.id):
-        raise InvalidRule(f"{where}: an id is 1 to 64 letters, digits, '-', '_' or '.'")
+        yield "an id is 1 to 64 letters, digits, '-', '_' or '.'"
     if _BACKWARD.search(rule.pattern):
-        raise InvalidRule(f"{where}: look-around and back-references don't work in re2")
+        yield "look-around and back-references don't work in re2"
     if any(token[0] in ("^", "$") for token in TOKEN.finditer(rule.pattern)):
-        raise InvalidRule(
-            f"{where}: ^ and $ have no meaning here: secrets stand anywhere in a text"
-        )
+        yield "^ and $ have no meaning here: secrets stand anywhere in a text"
     try:
-        found = re.compile(rule.pattern.encode())
+        pattern = re.compile(rule.pattern.encode())
     except re.error as error:
-        raise InvalidRule(f"{where}: the pattern is not a regular expression: {error}") from None
-    if found.groups > 1:
-        raise InvalidRule(f"{where}: {found.groups} groups; at most one may mark what is secret")
-    if found.match(b""):
-        raise InvalidRule(
-            f"{where}: the pattern matches nothing at all, so it would match everywhere"
-        )
-    _check_literals(rule, found)
-
-
-def _check_literals(rule: Rule, pattern: re.Pattern[bytes]) -> None:
-    where = f"rule {rule.id!r}"
+        yield f"the pattern is not a regular expression: {error}"
+        return
+    if pattern.groups > 1:
+        yield f"{pattern.groups} groups; at most one may mark what is secret"
+    if pattern.match(b""):
+        yield "the pattern matches nothing at all, so it would match everywhere"
     if rule.open in ("line", "block") and not rule.literals:
-        raise InvalidRule(
-            f"{where}: open={rule.open!r} needs literals, or all of a stream would wait"
-        )
+        yield f"open={rule.open!r} needs literals, or all of a stream would wait"
     if not all(rule.literals):
-        raise InvalidRule(f"{where}: an empty literal gates nothing; leave literals out instead")
+        yield "an empty literal gates nothing; leave literals out instead"
     for example in map(fill, rule.examples):
-        match = pattern.search(example.encode())
-        if match is None:
-            raise InvalidRule(f"{where}: the pattern does not find the example {example!r}")
-        begin = match.group().decode(errors="replace")
-        if rule.ignore_case:
-            begin = begin.lower()
-        if not OPEN[rule.open].fullmatch(match.group(pattern.groups)):
-            raise InvalidRule(
-                f"{where}: {example!r} has characters that open={rule.open!r} has not; "
-                "use open='line' or 'block'"
-            )
-        if rule.literals and not begin.startswith(_lower(rule)):
-            raise InvalidRule(f"{where}: {begin[:40]!r} begins with none of its literals")
+        yield from _faults_of_example(rule, pattern, example)
 
 
-def _lower(rule: Rule) -> tuple[str, ...]:
-    return tuple(map(str.lower, rule.literals)) if rule.ignore_case else rule.literals
+def _faults_of_example(rule: Rule, pattern: re.Pattern[bytes], example: str) -> Iterator[str]:
+    match = pattern.search(example.encode())
+    if match is None:
+        yield f"the pattern does not find the example {example!r}"
+        return
+    if not OPEN[rule.open].fullmatch(match.group(pattern.groups)):
+        lacks = f"has characters that open={rule.open!r} has not"
+        yield f"{example!r} {lacks}; use open='line' or 'block'"
+    fold = str.lower if rule.ignore_case else str
+    begin = fold(match.group().decode(errors="replace"))
+    if rule.literals and not begin.startswith(tuple(map(fold, rule.literals))):
+        yield f"{begin[:40]!r} begins with none of its literals"
 
 
 _FILLS: Mapping[str, str] = {
@@ -245,13 +239,9 @@ def fill(template: str) -> str:
 
 
 def _filled(match: re.Match[str]) -> str:
-    kind, count = match[1], int(match[2])
-    if kind not in _FILLS:
+    letters, count = _FILLS.get(match[1], ""), int(match[2])
+    if not letters:
         raise InvalidRule(f"an example has {match[0]!r}; use one of {', '.join(_FILLS)}")
-    if kind == "b64lines":
-        return "\n".join(_cycled(_FILLS[kind], 32) for _ in range(count))
-    return _cycled(_FILLS[kind], count)
-
-
-def _cycled(letters: str, count: int) -> str:
+    if match[1] == "b64lines":
+        return "\n".join([letters[:32]] * count)
     return (letters * (count // len(letters) + 1))[:count]

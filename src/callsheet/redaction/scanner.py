@@ -126,15 +126,15 @@ class Scanner:
 
     # --- one whole text
 
-    def spans(
+    def search(
         self,
         data: bytes,
         budget: Budget | None = None,
         *,
         is_new: bool = True,
         depth: int = _DEPTH,
-    ) -> Sequence[Span]:
-        """Return all secrets in order, none touching another.
+    ) -> tuple[Sequence[Span], int]:
+        """Return all secrets in order, and where a value begins that has not ended, or the end.
 
         With secrets gone, others may appear: for example, a key that was glued to a password. So the
         text around them is searched again until nothing more is found, and redacting twice changes
@@ -142,19 +142,21 @@ class Scanner:
         is encoded in it.
         """
         if len(data) <= _SMALL and not self.finds(data):
-            return ()
+            return (), len(data)
         budget = budget or Budget()
         found: list[Span] = []
         runs: list[tuple[int, int]] = []
-        plain = self._find(data, budget, runs, is_new=is_new)
-        encoded = self._find_encoded(data, budget, runs, depth) if depth else []
+        plain, open_value = self._find(data, budget, runs, is_new=is_new)
+        encoded, inside = (
+            self._find_encoded(data, budget, runs, depth) if depth else ([], len(data))
+        )
         for start, end, spans in groups(data, merged(data, plain + encoded) if encoded else plain):
             if all(stands_alone(data, span) for span in spans):
                 found += spans
                 continue
-            inside = [span.moved(-start) for span in spans]
-            found += [span.moved(start) for span in self._settled(data[start:end], inside, budget)]
-        return found
+            moved = [span.moved(-start) for span in spans]
+            found += [span.moved(start) for span in self._settled(data[start:end], moved, budget)]
+        return found, min(open_value, inside)
 
     def finds(self, data: bytes, gate: Gate | None = None) -> bool:
         """Return whether there may be anything, at first sight."""
@@ -167,20 +169,23 @@ class Scanner:
 
     def _find_encoded(
         self, data: bytes, budget: Budget, runs: list[tuple[int, int]], depth: int
-    ) -> list[Span]:
+    ) -> tuple[list[Span], int]:
         decoded = (from_base64(data, *run, budget) for run in runs)
         found: list[Span] = []
+        first = len(data)
         for view in (*views(data, budget), *decoded):
             if view is not None:
-                spans = self.spans(view.text, budget, is_new=False, depth=depth - 1)
+                spans, place = self.search(view.text, budget, is_new=False, depth=depth - 1)
                 found += view.mapped(data, spans)
-        return found
+                if place < len(view.text):
+                    first = min(first, view.origin(place, view.edges()))
+        return found, first
 
     def _settled(self, data: bytes, spans: list[Span], budget: Budget) -> list[Span]:
         while not budget.is_spent:
             text, marks = with_marks(data, spans)
             self.spend(budget, 1 + len(text) // _SMALL)
-            more = self._find(text, budget, [])
+            more, _ = self._find(text, budget, [])
             grown = merged(data, [*spans, *(mapped(data, span, marks) for span in more)])
             if grown == spans:
                 return spans
@@ -194,10 +199,11 @@ class Scanner:
         runs: list[tuple[int, int]],
         *,
         is_new: bool = False,
-    ) -> list[Span]:
+    ) -> tuple[list[Span], int]:
         """Look at all places. Where base64 stands is added to `runs`."""
         found: list[Span] = []
         read_to = earned = after = 0
+        open_value = len(data)
         while (place := self.gate.next(data, after)) >= 0:
             if is_new:
                 budget.earn(place - earned)
@@ -208,8 +214,15 @@ class Scanner:
             before, after = len(found), place + 1
             cost = 1 + self._look(data, place, found)
             if place >= read_to:
-                read_to = self._read_pair(data, place, found)
-                cost += 1 + max(0, read_to - place) // _MUCH
+                cost += 1
+                if pair := assignments.read(data, place):
+                    family, start, end, is_open, is_secret = pair
+                    if is_open:
+                        open_value = min(open_value, start)
+                    if is_secret:
+                        self._add(found, data, Span(start, end, family, 3, data[start:end]))
+                    read_to = end if end - start > _LONG else 0
+                    cost += max(0, read_to - place) // _MUCH
             if len(found) > before:
                 cost += _FINDING
                 after = max(after, found[-1].end - REACH)
@@ -221,7 +234,7 @@ class Scanner:
         if is_new:
             budget.earn(len(data) - earned)
         found = merged(data, found)
-        return beside_marks(data, found) if found and OPENING in data else found
+        return (beside_marks(data, found) if found and OPENING in data else found), open_value
 
     def _hide(self, data: bytes, place: int, found: list[Span]) -> int:
         """Hide what can't be looked at, up to the end of a line."""
@@ -254,19 +267,6 @@ class Scanner:
                     secret = data[span[0] : span[1]]
                     self._add(found, data, Span(*span, rule.rule.id, 1 + rule.has_group, secret))
         return cost
-
-    def _read_pair(self, data: bytes, place: int, found: list[Span]) -> int:
-        """Add the value beside a secret name.
-
-        Returns the place up to which there is nothing more to read.
-        """
-        pair = assignments.read(data, place)
-        if pair is None:
-            return 0
-        if pair.secret:
-            secret = data[pair.start : pair.end]
-            self._add(found, data, Span(pair.start, pair.end, pair.family, 3, secret))
-        return pair.end if pair.end - pair.start > _LONG else 0
 
     def candidates(self, begin: bytes) -> tuple[list[RuleMatcher], list[bytes]]:
         """Return the rules, in any case, and the known values that may begin with these two bytes."""

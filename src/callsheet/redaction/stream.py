@@ -11,7 +11,8 @@ What was passed on stays as context, since a name decides about the value that f
 out to be longer, as after a pause, the rest of it is dropped: it has its mark.
 
 Nearly all text of an agent is harmless, and a stream costs 30 µs a piece. So there is a cheaper search,
-`QuickCheck`: it finds something wherever a stream would redact something or hold more than a word.
+`Unfinished.is_harmless`: it finds something wherever a stream would redact something or hold more than
+a word.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
-from callsheet.redaction import assignments
 from callsheet.redaction.encodings import BASE64_BEGUN, CODE_BEGUN, base64_begun, views
 from callsheet.redaction.matchers import LINE_BEGUN, RuleMatcher
 from callsheet.redaction.patterns import Gate, make_gate, simplified
@@ -37,7 +37,6 @@ CONTEXT = 4096
 
 _BACK = 256
 _CROWD = 64
-_LONG = 128
 
 _WORD = bytes({0x1B, *range(0x21, 0x7F), *range(0x80, 0xE0), 0xE2, 0xF0} - set(b"\"'<>"))
 """The bytes of a word, with colours in it. Letters of scripts that have no blanks between words are none
@@ -62,10 +61,6 @@ class Unfinished:
     # Gates for what has begun. They are made when the first stream is: most processes have none.
 
     @cached_property
-    def _names(self) -> Gate:
-        return make_gate(assignments.pairs())
-
-    @cached_property
     def _harmless(self) -> Gate:
         return make_gate(
             (*self._scanner.patterns(), *_beginnings(self._rules, self._scanner.known))
@@ -75,40 +70,20 @@ class Unfinished:
         """Return whether a text surely has no secret in it, and none that has begun at its end."""
         return not self._scanner.finds(data, self._harmless)
 
-    def undecided(self, data: bytes, start: int, budget: Budget, *, is_clean: bool) -> int:
+    def undecided(self, data: bytes, *, is_clean: bool) -> int:
         """Return the place from which on nothing can be decided yet; the end if all can.
 
-        `start` is where the last unfinished line begins. `is_clean` is whether the gate finds nothing.
+        Values that have not ended are the scanner's. `is_clean` is whether the gate finds nothing.
         """
-        if budget.is_spent:
-            return 0
         found = min(_last_word(data), self._known_begun(data), self._block_begun(data))
         found = min(found, base64_begun(data))
         if self._by_line:
             found = min(found, data.rfind(b"\n") + 1)
-        if is_clean:
-            return found
-        found = min(found, self._open_value(data, start, budget))
-        for view in views(data, budget):
-            line = view.text.rfind(b"\n", 0, len(view.text) - _LONG) + 1
-            place = min(self._open_value(view.text, line, budget), self._block_begun(view.text))
+        for view in () if is_clean else views(data, Budget()):
+            place = self._block_begun(view.text)
             if place < len(view.text):
                 found = min(found, view.origin(place, view.edges()))
-        return mark_around(data, found)
-
-    def _open_value(self, data: bytes, start: int, budget: Budget) -> int:
-        """Return where the first value after a secret name begins that has not ended."""
-        read_to, place = 0, start - 1
-        while (place := self._names.next(data, place + 1)) >= 0:
-            self._scanner.spend(budget, 1)
-            if budget.is_spent:
-                return place
-            pair = assignments.read(data, place) if place >= read_to else None
-            if pair is not None and pair.open:
-                return pair.start
-            if pair is not None and pair.end - pair.start > _LONG:
-                read_to = pair.end
-        return len(data)
+        return found
 
     def _known_begun(self, data: bytes) -> int:
         """Return where a known value may have begun that has blanks in it."""
@@ -180,12 +155,16 @@ class StreamRedactor:
         self._budget.earn(len(chunk))
         if word_goes_on and self.held <= HOLD:
             return b""
-        start, before = _context_start(data, len(data), CONTEXT + HOLD), self._scanner.work
-        is_clean = not self._scanner.finds(data)
-        hold = self._unfinished.undecided(data, start, self._budget, is_clean=is_clean)
+        if self._budget.is_spent and self.held <= HOLD:
+            return b""
+        before, is_clean = self._scanner.work, not self._scanner.finds(data)
+        hold = self._unfinished.undecided(data, is_clean=is_clean)
         if hold <= self._done and self.held <= HOLD:
             return b""
-        spans = () if is_clean else self._spans()
+        spans: Sequence[Span] = ()
+        if not is_clean:
+            spans, open_value = self._scanner.search(data, self._budget, is_new=False)
+            hold = mark_around(data, min(hold, open_value))
         for span in reversed(spans):
             if span.start < hold < span.end:
                 hold = span.start
@@ -217,7 +196,7 @@ class StreamRedactor:
         return rest
 
     def _spans(self) -> Sequence[Span]:
-        return self._scanner.spans(self._data, self._budget, is_new=False)
+        return self._scanner.search(self._data, self._budget, is_new=False)[0]
 
     def _shorten(self, spans: Sequence[Span], hold: int) -> int:
         """Too much is held. A secret's middle can go; what is none by now may be passed on."""
@@ -260,37 +239,6 @@ def _context_start(data: bytes, end: int, longest: int) -> int:
     """Find where to look back to: whole lines, if they are not too long."""
     line = data.rfind(b"\n", 0, max(0, end - _BACK)) + 1
     return max(line, end - longest)
-
-
-_TAIL = 256
-"""Bytes that are remembered: what follows may be a secret because of them."""
-
-
-class QuickCheck:
-    """A quick check that the next piece of a text is harmless, as nearly all of an agent's text is.
-
-    It takes a tenth of the time that a stream takes. What does not pass must go through a stream.
-    """
-
-    def __init__(self, unfinished: Unfinished) -> None:
-        self._unfinished = unfinished
-        self.tail: bytes = b""
-        """The last bytes of the text."""
-
-    def passes(self, data: bytes) -> bool:
-        """Take in a piece if nothing in the text is a secret, or may become one.
-
-        Returns whether it is so.
-        """
-        text = self.tail + data
-        if not self._unfinished.is_harmless(text):
-            return False
-        self.tail = text[-_TAIL:]
-        return True
-
-    def take(self, data: bytes) -> None:
-        """Take in a piece that does not pass."""
-        self.tail = (self.tail + data)[-_TAIL:]
 
 
 # What a text ends with in which a secret has begun. Only of a rule's own first letters, such as

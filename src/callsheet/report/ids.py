@@ -8,12 +8,14 @@ randomness; the one for the whole process is made in `callsheet.runtime`.
 `CallIndex` is the ledger's index. It leads from aliases to calls. It also knows which ids are used
 up, because an editor that receives a used id again rewrites the card of an old call. For our own
 ids that takes no memory: they increase, so everything between the first and the last is used. Ids
-from outside are found among the calls while their call is known, and in `UsedIds` afterwards.
+from outside are found among the calls while their call is known; afterwards, the latest
+`MOST_USED` of them are remembered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable
+from itertools import count
 from threading import RLock
 from typing import TYPE_CHECKING
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 PREFIX = "call_"
 MAX_ID_CHARS = 256
+
+MOST_USED = 1 << 15
+"""Ids from outside that stay used up when their calls are forgotten: more than a session has calls."""
 
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32: no I, L, O, U
 _PAIRS = [high + low for high in _DIGITS for low in _DIGITS]  # ten bits at a time
@@ -50,44 +55,40 @@ class IdFactory:
     def __init__(self, now_ns: Callable[[], int], random_bits: Callable[[int], int]) -> None:
         self._now_ns: Callable[[], int] = now_ns
         self._random_bits: Callable[[int], int] = random_bits
+        self.reseed()
+
+    def reseed(self) -> None:
+        """Start afresh, as a forked child must: it inherits its parent's head and tails."""
         self._lock: RLock = RLock()  # a signal's handler may make an id in the midst of making one
-        self._ms: int = -1
-        self._head: str = ""
-        self._tail: int = 0
+        # The millisecond, the head of its ids, and the tails that are left. Replaced as a whole, and
+        # each tail is taken once, so that no lock is needed to make an id.
+        self._current: tuple[int, str, count[int]] = (-1, "", count(_TAIL_END))
 
     def __call__(self) -> str:
         """Make the next id."""
-        lock = self._lock
-        lock.acquire()  # `with` takes twice as long
-        try:
-            now = self._now_ns() // 1_000_000
-            if now > self._ms:
-                self._begin(now)
-            elif self._tail == _TAIL_END:
-                self._begin(self._ms + 1)
-            tail = self._tail
-            self._tail = tail + 1
-            return self._head + _PAIRS[tail >> 10] + _PAIRS[tail & 1023]
-        finally:
-            lock.release()
+        now = self._now_ns() // 1_000_000
+        while True:
+            ms, head, tails = self._current
+            if now <= ms:
+                tail = next(tails)
+                if tail < _TAIL_END:
+                    return head + _PAIRS[tail >> 10] + _PAIRS[tail & 1023]
+                now = ms + 1
+            self._begin(now)
 
     def _begin(self, ms: int) -> None:
-        """Start the millisecond `ms`: fix the head of its ids and draw the first tail."""
+        """Start the millisecond `ms`, unless another thread has: fix the head of its ids, draw a tail."""
         if not 0 <= ms < _TIME_END:
             raise InvalidId(f"the clock says {ms} ms since 1970; a ULID holds 0 to {_TIME_END - 1}")
-        self._ms = ms
         drawn = self._random_bits(_HEAD_BITS + _TAIL_BITS - 1)
         number, digits = ms << _HEAD_BITS | drawn >> _TAIL_BITS - 1, ""
         for _ in range(11):  # 110 bits are 22 digits, two at a time
             digits = _PAIRS[number & 1023] + digits
             number >>= 10
-        self._head = PREFIX + digits
-        self._tail = drawn & (_TAIL_END // 2 - 1)
-
-    def reseed(self) -> None:
-        """Start afresh, as a forked child must: it inherits its parent's head and tail."""
-        self._lock = RLock()
-        self._ms = -1
+        begun = (ms, PREFIX + digits, count(drawn & (_TAIL_END // 2 - 1)))
+        with self._lock:
+            if ms > self._current[0]:
+                self._current = begun
 
 
 def is_ours(tool_call_id: str) -> bool:
@@ -106,19 +107,17 @@ def check_id(value: object, what: str = "tool call id") -> str:
 
 
 class CallIndex:
-    """What leads to which call of one session. `calls` are those that the ledger still knows.
-
-    `first_own` and `last_own` are the first and the latest of our own ids, which the ledger notes here.
-    """
+    """What leads to which call of one session. `calls` are those that the session still knows."""
 
     def __init__(self, calls: Container[str]) -> None:
         self.aliases: dict[str, str] = {}
-        self.last_own: str = ""
-        self.first_own: str = ""
+        self._first_own: str = ""
+        self._last_own: str = ""
         self._calls: Container[str] = calls
         self._has_foreign: bool = False
         self._came_as: dict[str, str] = {}
-        self._used: UsedIds = UsedIds()
+        # Ids from outside whose calls have left, the oldest first.
+        self._used: dict[str, None] = {}
 
     def is_used(self, tool_call_id: str) -> bool:
         """Return whether an id was ever used here."""
@@ -129,6 +128,12 @@ class CallIndex:
             or tool_call_id in self._used
         )
 
+    def note_own(self, tool_call_id: str) -> str:
+        """Note the latest of our own ids, and return it."""
+        self._first_own = self._first_own or tool_call_id
+        self._last_own = tool_call_id
+        return tool_call_id
+
     def use_foreign(self) -> None:
         """Note that there are ids from outside. They are stored when their calls are forgotten."""
         self._has_foreign = True
@@ -138,34 +143,37 @@ class CallIndex:
         self._came_as[new] = old
         self._name(old, new)
 
-    def link(self, call: ToolCallReport) -> None:
-        """Make a call findable by its alias."""
+    def relink(self, before: ToolCallReport | None, call: ToolCallReport) -> None:
+        """Make a call findable by its alias, and no longer by the one that it had before."""
+        if before is not None:
+            self._unlink(before)
         alias = call.notes.get("alias")
         if isinstance(alias, str) and alias != call.tool_call_id:
             self._name(alias, call.tool_call_id)
 
-    def unlink(self, call: ToolCallReport) -> None:
-        """Make a call no longer findable by its alias."""
+    def _unlink(self, call: ToolCallReport) -> None:
         alias = call.notes.get("alias")
         if isinstance(alias, str) and self.aliases.get(alias) == call.tool_call_id:
             del self.aliases[alias]
 
-    def forget(self, calls: Sequence[ToolCallReport]) -> None:
+    def forget(self, calls: Iterable[ToolCallReport]) -> None:
         """Forget calls. All that remains of them is that their ids are used up."""
         if not (self._has_foreign or self.aliases):
             return
         for call in calls:
             tool_call_id = call.tool_call_id
-            self.unlink(call)
+            self._unlink(call)
             if not self._is_own(tool_call_id):
-                self._used.add(tool_call_id)
+                self._used[tool_call_id] = None
+                if len(self._used) > MOST_USED:
+                    del self._used[next(iter(self._used))]
             came_as = self._came_as.pop(tool_call_id, None)
             if came_as is not None and self.aliases.get(came_as) == tool_call_id:
                 del self.aliases[came_as]
 
     def _is_own(self, tool_call_id: str) -> bool:
         """Whether we made an id. They increase, so the first and the last decide about all of them."""
-        return self.first_own <= tool_call_id <= self.last_own and is_ours(tool_call_id)
+        return self._first_own <= tool_call_id <= self._last_own and is_ours(tool_call_id)
 
     def _name(self, alias: str, tool_call_id: str) -> None:
         """Make an alias name its latest holder.
@@ -174,37 +182,3 @@ class CallIndex:
         """
         if not (alias in self._calls and is_ours(alias)):
             self.aliases[alias] = tool_call_id
-
-
-class UsedIds:
-    """The ids from outside whose calls have left the ledger, in fixed memory.
-
-    A Bloom filter: it never forgets an id, and at worst takes a new one for taken. That costs such
-    a call nothing but a fresh id; using an id twice would make editors rewrite the card of an old
-    call.
-    """
-
-    BITS = 1 << 24  # 2 MiB: one wrong "taken" in 1,700 after a million ids
-    PROBES = 7
-
-    def __init__(self) -> None:
-        self._bits: bytearray | None = None
-
-    def add(self, tool_call_id: str) -> None:
-        """Remember an id for ever."""
-        if self._bits is None:
-            self._bits = bytearray(self.BITS // 8)
-        for bit in self._probe(tool_call_id):
-            self._bits[bit >> 3] |= 1 << (bit & 7)
-
-    def __contains__(self, tool_call_id: str) -> bool:
-        bits = self._bits
-        return bits is not None and all(
-            bits[bit >> 3] >> (bit & 7) & 1 for bit in self._probe(tool_call_id)
-        )
-
-    def _probe(self, tool_call_id: str) -> Iterator[int]:
-        bit, step = hash(tool_call_id), hash((tool_call_id,)) | 1
-        for _ in range(self.PROBES):
-            yield bit % self.BITS
-            bit += step

@@ -54,11 +54,7 @@ _FORGET_AT_ONCE = 32
 
 
 class Ledger:
-    """All calls of one session. `new_id` makes ids that strictly increase (`IdFactory`).
-
-    `calls` are the reports by their ids. A session that owns the ledger replaces a report there by one that
-    it has `changed`, and then calls `relink` and `end` where they apply.
-    """
+    """All calls of one session. `new_id` makes ids that strictly increase (`IdFactory`)."""
 
     def __init__(
         self,
@@ -73,11 +69,11 @@ class Ledger:
         self._new_id: Callable[[], str] = new_id
         self._keep_reports: int = keep_reports
         self._keep_terminals: int = keep_terminals
-        self.calls: dict[str, ToolCallReport] = {}
+        self._calls: dict[str, ToolCallReport] = {}
         self._ended: deque[str] = deque()
         self._terminals: dict[str, TerminalState] = {}
         self._terminal_epoch: int = 0
-        self._names: CallIndex = CallIndex(self.calls)
+        self._names: CallIndex = CallIndex(self._calls)
         self._aliases: dict[str, str] = self._names.aliases
 
     # Look-up
@@ -93,18 +89,18 @@ class Ledger:
         """Return the call with this id or alias, if it is still known."""
         if type(key) is not str:
             key = check_id(key)
-        return self.calls.get(self._aliases.get(key, key))
+        return self._calls.get(self._aliases.get(key, key))
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and self.get(key) is not None
 
     def __len__(self) -> int:
         """Count the calls that are still known."""
-        return len(self.calls)
+        return len(self._calls)
 
     def __iter__(self) -> Iterator[ToolCallReport]:
         """Return the reports of all calls that are still known, in the order they were opened."""
-        return iter(list(self.calls.values()))
+        return iter(list(self._calls.values()))
 
     def terminal(self, terminal_id: str) -> TerminalState | None:
         """Return the state of an agent's terminal, if it is still known."""
@@ -136,10 +132,9 @@ class Ledger:
         if tool_call_id is not None:
             own = check_id(tool_call_id)
             return self._open(ToolCallReport(own, meta=meta, extra=SETTLED, **fields))
-        report = self.add({**fields, "meta": meta} if meta else fields)
-        if report.status.is_final:
-            self.end(report.tool_call_id)
-        return report
+        return self._store(
+            ToolCallReport(self._names.note_own(self._new_id()), meta=meta, extra=SETTLED, **fields)
+        )
 
     def update(
         self,
@@ -166,23 +161,6 @@ class Ledger:
             notes = settle_notes(notes)
         report = self[key].changed(settle(fields), meta, notes)
         return self._commit(report, bool(meta or notes))
-
-    def add(self, fields: dict[str, Any]) -> ToolCallReport:
-        """Announce a call of our own, like `open`, by fields that are checked already. Takes ownership."""
-        key = self._new_id()
-        report = self.calls[key] = ToolCallReport(key, extra=SETTLED, **fields)
-        self.counts.opened += 1
-        self._names.last_own = key
-        if not self._names.first_own:
-            self._names.first_own = key
-        if report.meta:
-            self._names.link(report)
-        return report
-
-    def relink(self, before: ToolCallReport, report: ToolCallReport) -> None:
-        """Note that the alias of a call may have changed."""
-        self._names.unlink(before)
-        self._names.link(report)
 
     def apply(self, event: Event) -> ToolCallReport | TerminalState:
         """Fold any event. Return the call's new report, or the terminal's state."""
@@ -233,32 +211,30 @@ class Ledger:
 
     def _open(self, report: ToolCallReport) -> ToolCallReport:
         """Store a call that came from outside, under an id of its own if it came under a used one."""
-        tool_call_id, names = report.tool_call_id, self._names
-        names.use_foreign()
-        if names.is_used(tool_call_id):
-            report = self._rename(report)
-            tool_call_id = report.tool_call_id
-        self.calls[tool_call_id] = report
+        self._names.use_foreign()
+        return self._store(
+            self._rename(report) if self._names.is_used(report.tool_call_id) else report
+        )
+
+    def _store(self, report: ToolCallReport) -> ToolCallReport:
+        """Store a new call."""
         self.counts.opened += 1
-        if report.meta:
-            names.link(report)
-        if report.status.is_final:
-            self.end(tool_call_id)
-        return report
+        return self._commit(report, bool(report.meta))
 
     def _commit(self, report: ToolCallReport, relink: bool) -> ToolCallReport:
-        """Replace the stored report by a changed one."""
+        """Store a report in place of the one before it, if there is one."""
+        key = report.tool_call_id
         if relink:
-            self.relink(self.calls[report.tool_call_id], report)
-        self.calls[report.tool_call_id] = report
+            self._names.relink(self._calls.get(key), report)
+        self._calls[key] = report
         if report.status.is_final:
-            self.end(report.tool_call_id)
+            self._end(key)
         return report
 
     def _rename(self, report: ToolCallReport) -> ToolCallReport:
         """Return a call that came under a taken id one of its own, findable under the old."""
         self.counts.collisions += 1
-        old, new = report.tool_call_id, self._new_id()
+        old, new = report.tool_call_id, self._names.note_own(self._new_id())
         self._names.rename(old, new)
         meta = {**report.meta, NOTES: {"alias": old, **report.notes}}
         return replace(report, tool_call_id=new, meta=meta).owned()
@@ -272,7 +248,7 @@ class Ledger:
 
     # Forgetting
 
-    def end(self, tool_call_id: str) -> None:
+    def _end(self, tool_call_id: str) -> None:
         """Note that a call has ended. The oldest that have are forgotten."""
         self.counts.ended += 1
         self._ended.append(tool_call_id)
@@ -282,7 +258,7 @@ class Ledger:
     def _forget_calls(self) -> None:
         """Drop the oldest calls that have ended."""
         surplus = len(self._ended) - self._keep_reports
-        self._names.forget([self.calls.pop(self._ended.popleft()) for _ in range(surplus)])
+        self._names.forget([self._calls.pop(self._ended.popleft()) for _ in range(surplus)])
 
     def _forget_terminals(self) -> None:
         """Once there are too many terminals, drop the oldest that have exited, else the oldest."""

@@ -24,7 +24,7 @@ Reporting the current status again is not a move. It is legal while the call is 
 may repeat itself. After a final status nothing is legal, not even that status again: `check_alive`
 and `check_move` then raise `LateUpdate`. Any other step that is not in the table is an `IllegalMove`.
 
-The diagram in docs/lifecycle.md is drawn from `MOVES` by scripts/draw_lifecycle.py.
+The diagram in docs/explanation/lifecycle.md is drawn from `MOVES` by `make docs`.
 """
 
 from __future__ import annotations

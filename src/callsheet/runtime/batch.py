@@ -94,11 +94,12 @@ class Batch:
 
     # Called by the session
 
-    def join(self, spec: CallSpec) -> None:
+    def join(self, spec: CallSpec) -> Self:
         """Put a call that is to be announced into this batch."""
         spec.batch = self.id
         if spec.parent is None:
             spec.parent = self.parent
+        return self
 
     def opened(self) -> None:
         """Count a call of the batch that was announced."""

@@ -132,13 +132,15 @@ class RuntimeCall(CallState):
         if status is not None:
             self._move(to_status(status))
 
-    @safely
     def start(self) -> None:
         """Report that the tool is running: `in_progress`."""
         session = self.session
-        with session.lock:
-            if self.status is not _IN_PROGRESS:
-                session.delivery.commit(self, {"status": _IN_PROGRESS}, self._watch.start())
+        try:
+            with session.lock:
+                if (self.current or self.status) is not _IN_PROGRESS:
+                    session.delivery.commit(self, {"status": _IN_PROGRESS}, self._watch.start())
+        except Exception as exc:  # noqa: BLE001 - as `safely` does, without its frame
+            session.faults.degraded(exc)
 
     @safely
     def pause(self) -> None:
@@ -302,7 +304,6 @@ class RuntimeCall(CallState):
 
     # Ends
 
-    @safely
     def succeed(
         self, output: ContentLike | Sequence[ContentLike] | None = None, *, raw: JsonValue = None
     ) -> None:
@@ -312,7 +313,10 @@ class RuntimeCall(CallState):
             output: Content to append, for the user to read.
             raw: The result as JSON, for programs.
         """
-        self._end(Ending(_COMPLETED, None, output), raw)
+        try:
+            self._end(Ending(_COMPLETED, None, output), raw)
+        except Exception as exc:  # noqa: BLE001 - as `safely` does, without its frame
+            self.session.faults.degraded(exc)
 
     @safely
     def fail(

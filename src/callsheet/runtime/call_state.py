@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from callsheet.acp.v1 import SealedResult
 from callsheet.describe import fit_title
 from callsheet.report.content import TextContent, ToolCallContent
 from callsheet.report.errors import LateUpdate, ReportError
@@ -20,12 +21,10 @@ from callsheet.report.json import EMPTY, JsonObject, JsonValue
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus, to_reason
 from callsheet.runtime.clock import Stopwatch
-from callsheet.runtime.delivery import Unfolded, fold
 from callsheet.runtime.endings import Ending, exit_text
 from callsheet.runtime.health import Misuse
 from callsheet.runtime.live_output import Output
 from callsheet.runtime.options import CallSpec
-from callsheet.runtime.sanitizer import SealedResult
 
 if TYPE_CHECKING:
     from callsheet.runtime.session import RuntimeSession
@@ -40,6 +39,15 @@ TRIES = 3
 """Attempts to prepare a change without the lock; the next one holds it, so that a call can't starve."""
 
 Fields: TypeAlias = dict[str, Any]
+
+Unfolded: TypeAlias = tuple[tuple[Fields, JsonObject | None], ...]
+"""Changes of a call that its report lacks: fields and notes."""
+
+
+def settled(fields: Fields) -> Fields:
+    """Return fields with items for content that is just a text."""
+    content = fields.get("content")
+    return {**fields, "content": (TextContent(content),)} if type(content) is str else fields
 
 
 class CallState:
@@ -77,13 +85,13 @@ class CallState:
             raise Misuse(message)
         while self.unfolded:
             with self.session.lock:
-                before, changes = self.folded, self.unfolded
-                report = fold(before, changes)
+                report = before = self.folded
+                changes = self.unfolded
+                for fields, notes in changes:
+                    report = report.changed(settled(fields), None, notes)
                 # A signal's handler may have changed it meanwhile; but none runs from here on.
                 if self.folded is before and self.unfolded is changes:
                     self.folded, self.unfolded = report, ()
-                    if self.id in self.session.ledger.calls:
-                        self.session.ledger.calls[self.id] = report
         return self.folded
 
     @property
@@ -95,13 +103,6 @@ class CallState:
     def has_ended(self) -> bool:
         """Whether the call has ended."""
         return self.current is not None and self.current.is_final
-
-    def introduce_to(self, consumer: Any) -> None:
-        """Send this call to a consumer that was added late, under the session's lock."""
-        if not self.has_ended:
-            if self.output is not None:
-                consumer.output(self.output, False)
-            consumer.put(self.report, True)
 
     # Changing it
 
@@ -199,16 +200,20 @@ class CallState:
 
     def _end(self, ending: Ending, raw: JsonValue = None) -> None:
         """End the call. An end is sent even if what it should show can't be."""
-        if self.status.is_final:
+        if self.current is None or self.current.is_final:
             raise self._too_late(ending.status.value)
         session = self.session
         try:
-            items, raw, found, sealed = session.guard.result(ending.output, raw)
-            if sealed is not None and self.is_plain and session.guard.fits(sealed, self.notes):
+            sealed = session.guard.sealed_result(ending.output, raw)
+            if sealed is not None and "truncated" not in self.notes:
                 with session.lock:
                     if self.is_plain:  # nearly always: there is no content that could change this
-                        self._ended(ending, raw, {"content": items, "raw_output": raw}, {}, sealed)
+                        self._ended(ending, None, sealed.fields, {}, sealed)
                         return
+            if sealed is None:
+                items, raw, found = session.guard.result(ending.output, raw)
+            else:
+                (items, raw), found = settled(sealed.fields).values(), 0
             fields = partial(self._last_fields, items, raw)
             self._change(fields, found, ending=ending, raw=raw)
         except Exception:
@@ -217,7 +222,7 @@ class CallState:
                     self._ended(ending, None, {}, {})
             raise
         finally:
-            if self.current is not None and self.current.is_final:
+            if self.current.is_final:
                 session.ended(self)
 
     def _last_fields(
@@ -263,7 +268,7 @@ class CallState:
                 session.faults.tally(redacted=found)
                 notes["redactions"] = known + found
             self.output = None
-        notes |= self._watch.end()
+        self._watch.end(notes)
         if ending.reason is not None:
             notes["reason"] = self._reason(ending.reason, status)
         fields["status"] = status

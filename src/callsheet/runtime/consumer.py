@@ -35,9 +35,9 @@ from typing import TYPE_CHECKING, Any
 from callsheet.acp.views import View
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
-from callsheet.runtime.clock import Clock, Timer
+from callsheet.runtime.clock import Clock
 from callsheet.runtime.live_output import Output
-from callsheet.runtime.send_queue import MAX_WEIGHT, SendQueue
+from callsheet.runtime.send_queue import SendQueue
 from callsheet.runtime.sinks import Sink
 
 if TYPE_CHECKING:
@@ -85,14 +85,15 @@ class Consumer:
         self.is_dead: bool = False
         self.queue: SendQueue = SendQueue(session, sink)
         self.view: View = self.queue.view
-        self.is_direct: bool = self.queue.is_direct
+        # Whether it is sent plain calls without its view (`runtime.delivery`).
+        self.is_direct: bool = False
         self._sending: deque[Any] = deque()
         self._session: RuntimeSession = session
         self._loop: asyncio.AbstractEventLoop = loop
         self._thread: int = session.thread
         self._clock: Clock = session.clock
         # Whether the loop will run it: as soon as it can, or at its pace.
-        self._called: bool = False
+        self.is_called: bool = False
         self._paced: bool = False
         self._pace: float = RECORDS_PACE if self.queue.takes_records else PACE
         self._next: float = 0.0
@@ -100,30 +101,22 @@ class Consumer:
         # Whether a send is under way, or will be tried again.
         self._busy: bool = False
         self._task: asyncio.Future[None] | None = None
-        self._timers: dict[str, Timer] = {}
+        self._timers: dict[str, Any] = {}
         self._failing_since: float | None = None
         self._retry: float = RETRY
         self._tries: int = 0
-        # How many of the queue's lines were taken to be sent: all are delivered once `_sending` is empty.
+        # How many lines were taken to be sent, ever: all are delivered once `_sending` is empty.
         self._taken: int = 0
         self._flushes: list[tuple[int, asyncio.Future[None]]] = []
 
     # Filling it, under the session's lock, from any thread
 
-    def add(self, line: bytes) -> None:
-        """Queue the line of a change of status."""
-        if self.is_dead:
-            return
-        queue = self.queue
-        if queue.waiting:
-            queue.encode_waiting()
-        queue.lines.append(line)
-        queue.added += 1
-        weight = queue.weight = queue.weight + len(line)
-        if not self._called:
-            self._called = True
+    def wake(self) -> None:
+        """Let the loop send lines that were added to the queue."""
+        if not self.is_called:
+            self.is_called = True
             self._soon(self._run)
-        if weight > MAX_WEIGHT:
+        if self.queue.weight > self.queue.MAX_WEIGHT:
             self._is_far_behind()
 
     def put(self, report: ToolCallReport, moved: bool) -> None:
@@ -132,7 +125,7 @@ class Consumer:
             return
         queue = self.queue
         if not moved or (queue.takes_records and report.status in _BETWEEN):
-            if queue.put(report) and not (self._called or self._paced):
+            if queue.put(report) and not (self.is_called or self._paced):
                 self._paced = True
                 self._soon(self._run_paced)
             return
@@ -143,15 +136,15 @@ class Consumer:
         if queue.takes_records:
             if not self._busy or self._failing_since is not None:
                 self._drain()
-        elif not self._called:
-            self._called = True
-            self._soon(self._run)
-        if queue.weight > MAX_WEIGHT:
-            self._is_far_behind()
+            if queue.weight > queue.MAX_WEIGHT:
+                self._is_far_behind()
+        else:
+            self.wake()
 
     def _is_far_behind(self) -> None:
         if self._busy:
             self.is_dead = True
+            self._session.without(self)
             self._soon(lambda: self.die("it is too far behind"))
         else:
             self._session.is_behind = True  # not the consumer: the loop doesn't turn
@@ -166,14 +159,12 @@ class Consumer:
         """Queue a call's new output. `much`: there is enough of it to send now."""
         if self.is_dead:
             return
-        if self.queue.output(output) and not (self._called or self._paced):
+        if self.queue.output(output) and not (self.is_called or self._paced):
             self._paced = True
             self._soon(self._run_paced)
         if much and self.queue.wants_all:
             self._forced = True
-            if not self._called:
-                self._called = True
-                self._soon(self._run)
+            self.wake()
 
     @property
     def wants_more(self) -> bool:
@@ -210,7 +201,7 @@ class Consumer:
     # Emptying it, on the loop's thread
 
     def _run(self) -> None:
-        self._called = self._paced = False
+        self.is_called = self._paced = False
         if self._timers:
             self._not_any_more("pace")
         if not self.is_dead and not self._busy:
@@ -249,7 +240,7 @@ class Consumer:
             if isinstance(exc, (KeyboardInterrupt, SystemExit)):
                 raise
             return
-        if queue.outputs and not (self._called or self._paced):
+        if queue.outputs and not (self.is_called or self._paced):
             self._paced = True
             self._later("pace", self._pace, self._run)
         if queue.view.held and queue.view.waits:
@@ -263,12 +254,10 @@ class Consumer:
         be sent now.
         """
         queue = self.queue
-        self._failing_since, self._tries = None, 0
+        if self._tries:
+            self._failing_since, self._tries = None, 0
         if self._flushes:
             self._resolve()
-        elif not (queue.lines or queue.waiting or queue.outputs or queue.takes_records):
-            self._busy = False  # a line that another thread adds just now has scheduled a run
-            return False
         if queue.waiting or queue.outputs:
             now = self._clock.monotonic()
             due = self._is_time(now)
@@ -276,12 +265,15 @@ class Consumer:
                 queue.encode_waiting()
                 if due:
                     queue.encode_outputs(now)
+        elif not queue.lines and not queue.takes_records:
+            self._busy = False  # a line that another thread adds just now has scheduled a run
+            return False
         with self._session.lock:
             if not queue.lines:
                 self._busy = False
                 return False
             self._sending, queue.lines = queue.lines, self._sending
-            self._taken, queue.weight = queue.added, 0
+            self._taken, queue.weight = self._taken + len(self._sending), 0
             return True
 
     def _is_time(self, now: float) -> bool:
@@ -418,7 +410,7 @@ class Consumer:
                 return None
         future = self._loop.create_future()
         with self._session.lock:
-            self._flushes.append((queue.added, future))
+            self._flushes.append((self._taken + len(queue.lines), future))
             if not self._busy:  # another thread has just put a record, and sent all that there was
                 self._drain()
         return future

@@ -37,6 +37,10 @@ class PermissionDenied(CallsheetError):
         self.option: PermissionOption | None = option
 
 
+class Misuse(RuntimeError):
+    """A call was used in a way that can't work: before it was entered, or entered twice."""
+
+
 class ConsumerLost(CallsheetError):
     """A consumer was abandoned, or refused what it was sent (raised in strict mode only)."""
 
@@ -118,8 +122,11 @@ class Faults:
                 setattr(self.health, name, getattr(self.health, name) + count)
 
     def degraded(self, exc: Exception) -> None:
-        """Count something that could not be reported as it was; in strict mode, raise it."""
-        if self.strict:
+        """Count something that could not be reported as it was; in strict mode, raise it.
+
+        A call that is misused in a way that can't work raises in any mode.
+        """
+        if self.strict or isinstance(exc, Misuse):
             raise exc
         if isinstance(exc, LateUpdate):
             self.count(f"late: {exc}", dropped=1)
@@ -142,10 +149,6 @@ class Faults:
 _P = ParamSpec("_P")
 
 
-class Misuse(RuntimeError):
-    """A call was used in a way that can't work: before it was entered, or entered twice."""
-
-
 def safely(method: Callable[Concatenate[Any, _P], None]) -> Callable[Concatenate[Any, _P], None]:
     """Make a method of a call count its errors, instead of raising them into the tool."""
 
@@ -153,8 +156,6 @@ def safely(method: Callable[Concatenate[Any, _P], None]) -> Callable[Concatenate
     def wrapper(self: Any, *args: _P.args, **kwargs: _P.kwargs) -> None:
         try:
             method(self, *args, **kwargs)
-        except Misuse:
-            raise
         except Exception as exc:  # noqa: BLE001 - whatever it is, the tool is not to blame
             self.session.faults.degraded(exc)
 

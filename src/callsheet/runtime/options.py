@@ -15,9 +15,12 @@ from msgspec import Struct
 from callsheet.acp.peer import Peer
 from callsheet.describe.classify import Annotations
 from callsheet.report.errors import InvalidValue
-from callsheet.report.fields import NOTES, Kind, ToolCallLocation, settle_meta, to_kind
+from callsheet.report.fields import NOTES, Kind, ToolCallLocation, ToolKind, settle_meta, to_kind
 from callsheet.report.ids import check_id
 from callsheet.report.json import EMPTY, JsonObject, JsonValue, patched
+from callsheet.report.report import SETTLED, ToolCallReport
+from callsheet.report.status import ToolCallStatus
+from callsheet.runtime.clock import new_call_id
 
 if TYPE_CHECKING:
     from callsheet.runtime.batch import Batch
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from callsheet.runtime.sanitizer import GuardSettings
     from callsheet.runtime.session import RuntimeSession
     from callsheet.runtime.sinks import OnUpdate, Sink
+
+_PENDING = ToolCallStatus.PENDING
 
 MOST_LINKS = 100
 """Most dependencies of a call that are reported."""
@@ -49,7 +54,15 @@ class SessionOptions(TypedDict, total=False):
 
 
 class Links(TypedDict, total=False):
-    """How a call relates to others, and its additional metadata."""
+    """How a call relates to others, and its additional metadata.
+
+    - `alias`: the id that a model uses for the call.
+    - `parent`: the call that this one is part of, or its id or alias.
+    - `depends_on`: calls of this session, or their ids or aliases, that this one depends on.
+    - `batch`: the batch that the call belongs to.
+    - `meta`: fields for ACP's `_meta`.
+    - `custom`: fields for `_meta.callsheet.custom`.
+    """
 
     alias: str | None
     parent: RuntimeCall | str | None
@@ -60,12 +73,17 @@ class Links(TypedDict, total=False):
 
 
 class CallOptions(Links, total=False):
-    """Options of `Session.call`."""
+    """Options of `Session.call`. What is left out of the first three is found by `describe`.
+
+    - `title`: the title, or a template for it: "Reading {path}".
+    - `kind`: the kind of tool.
+    - `locations`: the files that the call works on.
+    - `annotations`: the annotations that an MCP server declares for the tool.
+    """
 
     title: str | None
     kind: Kind | str | None
     locations: Sequence[ToolCallLocation | str] | None
-    timeout: float | None
     annotations: Annotations | None
 
 
@@ -84,22 +102,42 @@ class CallSpec(Struct):
     annotations: Annotations | None = None
     meta: JsonObject = EMPTY
     custom: JsonObject | None = None
+    is_bare: bool = False
+    """Whether it is known that there is nothing but a name and an input."""
 
 
-def described(spec: CallSpec, session: RuntimeSession) -> tuple[dict[str, Any], JsonValue]:
-    """Return the fields of a new call's report, and its whole input.
+def new_report(
+    name: str,
+    title: str,
+    kind: Kind = ToolKind.OTHER,
+    locations: tuple[ToolCallLocation, ...] = (),
+    raw_input: JsonValue = None,
+    meta: JsonObject = EMPTY,
+) -> ToolCallReport:
+    """Return the first report of a call of ours, from values that are checked already."""
+    return ToolCallReport(
+        new_call_id(), name, title, kind, _PENDING, (), locations, raw_input, None, meta, SETTLED
+    )
+
+
+def described(spec: CallSpec, session: RuntimeSession) -> tuple[ToolCallReport, JsonValue]:
+    """Return a new call's report, and its whole input.
 
     A value that can't be reported is left out and counted; in strict mode, it raises.
     """
-    guard, raw, title, kind = session.guard, spec.input, spec.title, spec.kind
-    found, size = 0, 0
+    guard, raw, found, size = session.guard, spec.input, 0, 0
     if raw is not None:
         raw, found, size = guard.sealed(raw, runs=True)
+    name = guard.names.get(spec.name) or guard.name(spec.name)
+    is_small = size is not None and size + len(name) <= session.small_input
+    if spec.is_bare and is_small and not found:
+        seen = session.describer(name, raw)
+        return new_report(name, seen.title or name, seen.kind, seen.locations, raw), raw
+    title, kind = spec.title, spec.kind
     if kind is not None:
         kind = session.faults.attempt(to_kind, kind)
     if title is not None:
         title = guard.command(title)
-    name = guard.names.get(spec.name) or guard.name(spec.name)
     if found and kind is None:  # a mark may stand where a command's dangerous part was
         kind = session.describer(name, guard.json(spec.input)).kind
     seen = session.describer(
@@ -110,13 +148,12 @@ def described(spec: CallSpec, session: RuntimeSession) -> tuple[dict[str, Any], 
         locations=spec.locations,
         annotations=spec.annotations,
     )
-    # What was found in the input is sanitized already.
-    places = seen.locations if spec.locations is None else guard.places(seen.locations)
     fields: dict[str, Any] = {
         "name": name,
         "title": seen.title or name,
         "kind": seen.kind,
-        "locations": places,
+        # What was found in the input is sanitized already.
+        "locations": seen.locations if spec.locations is None else guard.places(seen.locations),
         "raw_input": raw,
     }
     if spec.meta:
@@ -126,14 +163,13 @@ def described(spec: CallSpec, session: RuntimeSession) -> tuple[dict[str, Any], 
         fields["notes"], more = guard.value({"custom": spec.custom})
         found += more
     notes: JsonObject = {}
-    is_small = size is not None and size + len(name) <= session.small_input
     if found or spec.meta or spec.custom or not (is_small and title is spec.locations is None):
         fields, notes = guard.bounded(fields, None, found)
     if spec.alias is not None or spec.parent is not None or spec.depends_on or spec.batch:
         _link(notes, spec, session)
     if notes or spec.meta:
         fields["meta"] = _meta(fields.get("meta"), notes, session)
-    return fields, raw
+    return new_report(**fields), raw
 
 
 def _meta(given: Any, notes: JsonObject, session: RuntimeSession) -> JsonObject:
@@ -152,7 +188,7 @@ def _link(notes: JsonObject, spec: CallSpec, session: RuntimeSession) -> None:
         return check_id(session.guard.clean(given) if isinstance(given, str) else given)
 
     def known(given: Any) -> str:
-        return session.ledger[getattr(given, "id", given)].tool_call_id
+        return session.id_of(getattr(given, "id", given))
 
     def add(key: str, check: Callable[[Any], Any], given: Any) -> None:
         if given is not None and (checked := attempt(check, given)) is not None:

@@ -8,22 +8,22 @@ module combines them.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from json import dumps
-from typing import Annotated, Any, Literal, TypeAlias, Union
+from typing import Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct, convert
+from msgspec import Struct
 from msgspec.structs import replace
 
 from callsheet.acp.jsonrpc import FRAME_BUDGET
 from callsheet.acp.peer import Phrases
+from callsheet.acp.v1 import SealedResult
 from callsheet.describe import Describer, escape_title
-from callsheet.limits.content import without_repeats
+from callsheet.limits.content import without_repeats, without_texts
 from callsheet.limits.limits import NAME_LIMIT, SAFE, Limits, bound_report
 from callsheet.limits.text import visible
 from callsheet.limits.to_json import fix_text, jsonsafe
@@ -38,7 +38,7 @@ from callsheet.report.content import (
 )
 from callsheet.report.errors import InvalidValue
 from callsheet.report.fields import NOTES, Kind, ToolCallLocation, settle_meta, to_items
-from callsheet.report.json import EMPTY, JsonObject, JsonValue, freeze
+from callsheet.report.json import EMPTY, MAX_DEPTH, JsonObject, JsonValue, freeze
 from callsheet.report.report import ToolCallReport
 from callsheet.runtime.health import Faults, short_message
 from callsheet.runtime.spill_store import SpillStore, default_directory
@@ -115,36 +115,27 @@ class LocalPhrases(Phrases):
         return f"… {phrase(key)} …"
 
 
-_Finite: TypeAlias = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
-_Scalar: TypeAlias = Union[str, int, _Finite, bool, None]  # noqa: UP007 - msgspec reads them
-_One: TypeAlias = Union[_Scalar, list[_Scalar], dict[str, _Scalar]]  # noqa: UP007
-_Two: TypeAlias = Union[_Scalar, list[_One], dict[str, _One]]  # noqa: UP007
-_Three: TypeAlias = Union[_Scalar, list[_Two], dict[str, _Two]]  # noqa: UP007
+def _plain(value: Any, data: bytes) -> JsonValue:
+    """Return a private copy of a value that was encoded as `data`, if it is plain JSON, as nearly all are.
 
+    msgspec encodes more than JSON has (dates, bytes, tuples, numbers that are none), and not equal to what
+    is decoded again.
 
-class _Plain(Struct, array_like=True):
-    """A value that is plain JSON already, a few levels deep, as nearly all are.
-
-    Converting to this type checks a value at the speed of C; encoding and decoding it then makes a
-    private copy. It is a struct because msgspec prepares a struct's type once, and a union's at each
-    conversion.
+    Raises:
+        InvalidValue: It is not plain JSON.
     """
-
-    value: Union[_Scalar, list[_Three], dict[str, _Three]]  # noqa: UP007
-
-
-class SealedResult(Struct, frozen=True, gc=False):
-    """A result of one text without secrets, as JSON: the text, and the raw output without it."""
-
-    text: bytes
-    raw_output: bytes
+    is_shallow = data.count(b"{") + data.count(b"[") <= MAX_DEPTH
+    copy = _decode(data) if is_shallow else freeze(value, "value")
+    if copy != value:
+        raise InvalidValue("value: is not plain JSON")
+    return copy
 
 
 class Sanitizer:
     """Guards the values of one session. Its methods may be called from any thread.
 
     Nearly all values are plain JSON, without secrets and within their limits. That is seen quickly:
-    by one conversion, one search, one encoding. Everything else takes the one detour: made plain
+    by one encoding and one search. Everything else takes the one detour: made plain
     (`jsonsafe`), redacted, cut, and what was cut stored in a file.
     """
 
@@ -202,10 +193,10 @@ class Sanitizer:
         """Return what `value` returns, and the bytes of the value as JSON, if they are known."""
         redactor = self._redactor or self.redactor
         try:
-            convert((value,), _Plain)
             data = _encode(value)
+            copy = _plain(value, data)
             if redactor is None or redactor.is_clean_json(data):
-                return _decode(data), 0, len(data)
+                return copy, 0, len(data)
         except Exception:  # noqa: BLE001 - it is not plain, or can't be encoded
             pass
         safe = freeze(jsonsafe(value, phrases=self._phrase), "value")
@@ -213,31 +204,35 @@ class Sanitizer:
             return safe, 0, None
         return *redactor.value(safe, runs=runs), None
 
-    def result(
-        self, output: Any, raw: Any
-    ) -> tuple[tuple[ToolCallContent, ...], JsonValue, int, SealedResult | None]:
-        """Return a call's last content, its raw output, how many secrets were in them, and their bytes.
+    def sealed_result(self, output: Any, raw: Any) -> SealedResult | None:
+        """Return a result of one text, encoded, if it has no secrets and is surely within its limits.
 
         Most results are one text, which the raw output repeats: both are encoded and searched once,
-        without the repetition. Their bytes are None where a result took the detour.
+        without the repetition. For all others this returns None, and `result` takes the detour.
         """
+        if type(output) is not str:
+            return None
         redactor = self._redactor or self.redactor
-        if type(output) is str:
-            try:
-                shown = (TextContent(output),)
-                fresh = raw if self._limits is None else without_repeats(raw, shown)
-                convert((fresh,), _Plain)
-                text, rest = _encode(output), _encode(fresh)
-                clean = redactor is None or redactor.is_clean_json(b"[%b,%b]" % (text, rest))
-                if clean and visible(output) is output:
-                    return shown, _decode(rest), 0, SealedResult(text, rest)
-            except Exception:  # noqa: BLE001 - it is not plain, or can't be encoded
-                pass
+        try:
+            if raw is not None and self._limits is not None:
+                raw = without_texts(raw, (output,))
+            text, rest = _encode(output), _encode(raw)
+            if 2 * (len(text) + len(rest)) > self._result_room or visible(output) is not output:
+                return None
+            copy = None if raw is None else _plain(raw, rest)
+            if redactor is None or redactor.is_clean_json(b"[%b,%b]" % (text, rest)):
+                return SealedResult({"content": output, "raw_output": copy}, text, rest)
+        except Exception:  # noqa: BLE001 - it is not plain, or can't be encoded
+            pass
+        return None
+
+    def result(self, output: Any, raw: Any) -> tuple[tuple[ToolCallContent, ...], JsonValue, int]:
+        """Return a call's last content, its raw output, and how many secrets were in them."""
         items, found = ((), 0) if output is None else self.items(output)
         if raw is None:
-            return items, None, found, None
+            return items, None, found
         safe, more = self.value(raw)
-        return items, safe, found + more, None
+        return items, safe, found + more
 
     def json(self, value: Any) -> JsonValue:
         """Return any value as JSON, with whatever secrets it has. For looking at, never for letting out."""
@@ -323,11 +318,6 @@ class Sanitizer:
         """Return a patch for `_meta`, safe and within its limit."""
         fields, _ = self.bounded({"meta": self.value(given)[0]}, None)
         return settle_meta(fields["meta"])
-
-    def fits(self, sealed: SealedResult, notes: JsonObject) -> bool:
-        """Whether a result is surely within its limits, and nothing was cut before."""
-        size = len(sealed.text) + len(sealed.raw_output)
-        return 2 * size <= self._result_room and "truncated" not in notes
 
     def bounded(
         self,

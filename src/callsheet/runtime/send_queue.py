@@ -6,7 +6,7 @@ latest stands for all, and is encoded when the consumer is due, or together with
 change of any call: nothing is seen before what happened before it. Live output waits in its
 terminal, which holds only so much of it, and is encoded with the soft changes.
 
-A consumer that is slow makes its log grow, up to `MAX_WEIGHT` bytes.
+A consumer that is slow makes its log grow, up to `SendQueue.MAX_WEIGHT` bytes.
 
 A sink that stores calls takes records instead of lines. Of these it gets a call's beginning and its
 end, and of all states between them the latest.
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
 
@@ -34,13 +34,6 @@ from callsheet.runtime.sinks import Sink
 if TYPE_CHECKING:
     from callsheet.runtime.session import RuntimeSession
 
-MAX_WEIGHT = 64 * 1024 * 1024
-"""Bytes of lines that may wait for a consumer.
-
-One that is further behind is abandoned. If it is not the consumer but the event loop that does not turn, what
-comes now goes without its content and its raw output.
-"""
-
 RECORD_WEIGHT = 4096
 """About what a report or a record that waits takes: most of its values are shared with the ledger."""
 
@@ -52,7 +45,13 @@ def slim(report: ToolCallReport) -> ToolCallReport:
 
 
 class SendQueue:
-    """What waits for one consumer. `added` counts all lines that were ever put into it."""
+    """What waits for one consumer. `weight` are the bytes of its lines.
+
+    A consumer that is further behind than `MAX_WEIGHT` is abandoned. If it is not the consumer but the event
+    loop that does not turn, what comes now goes without its content and its raw output.
+    """
+
+    MAX_WEIGHT: ClassVar[int] = 64 * 1024 * 1024
 
     def __init__(self, session: RuntimeSession, sink: Sink) -> None:
         peer = sink.peer
@@ -60,12 +59,11 @@ class SendQueue:
             peer or Peer(progress="meta"), session.terminals.get, session.words
         )
         # Whether plain calls can be sent as they are: see `runtime.delivery`.
-        self.is_direct: bool = peer is not None and peer.version == 1 and self.view.as_it_is
+        self.can_be_direct: bool = peer is not None and peer.version == 1 and self.view.as_it_is
         self.takes_records: bool = peer is None and getattr(sink, "takes_records", False)
         # A text shows the beginning and the end of the output; the others want every byte.
         self.wants_all: bool = peer is not None and type(self.view) is not V1TextView
         self.lines: deque[Any] = deque()
-        self.added: int = 0
         self.weight: int = 0
         # Soft changes by the ids of their calls, and the calls with new output.
         self.waiting: dict[str, ToolCallReport] = {}
@@ -99,7 +97,7 @@ class SendQueue:
         if self._peer is None:
             self._store(report)
             return
-        if self.weight > MAX_WEIGHT:
+        if self.weight > self.MAX_WEIGHT:
             report = slim(report)
             self._session.faults.tally(cut=1)
         try:
@@ -149,7 +147,6 @@ class SendQueue:
         for update in updates:
             line = self._fitting_line(update)
             self.lines.append(line)
-            self.added += 1
             self.weight += len(line)
 
     def _forget_output(self, report: ToolCallReport) -> None:
@@ -164,7 +161,6 @@ class SendQueue:
         if self.takes_records:
             stored = CallRecord.of(report, self._session.terminals.get)
         self.lines.append(stored)
-        self.added += 1
         self.weight += RECORD_WEIGHT
         self._forget_output(report)
 

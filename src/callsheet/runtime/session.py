@@ -13,23 +13,22 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from threading import RLock, get_ident
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self, Unpack, cast
 from weakref import WeakValueDictionary
 
 from callsheet.acp.codec import UpdateFrames
 from callsheet.acp.peer import Peer
 from callsheet.describe import Describer, pick_locale
-from callsheet.describe.classify import Annotations
-from callsheet.report.errors import InvalidValue
-from callsheet.report.fields import Kind, ToolCallLocation, ToolKind
-from callsheet.report.json import EMPTY, JsonObject, JsonValue, check_text
-from callsheet.report.ledger import Ledger
+from callsheet.report.errors import CorrelationError, InvalidValue
+from callsheet.report.fields import ToolKind
+from callsheet.report.ids import CallIndex, check_id
+from callsheet.report.json import JsonValue, check_text
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason
 from callsheet.report.terminal import TerminalState
@@ -37,12 +36,12 @@ from callsheet.runtime import shutdown
 from callsheet.runtime.batch import Batch
 from callsheet.runtime.call import RuntimeCall
 from callsheet.runtime.call_state import CallState
-from callsheet.runtime.clock import Clock, SystemClock, new_call_id
+from callsheet.runtime.clock import Clock, new_call_id
 from callsheet.runtime.consumer import Consumer
 from callsheet.runtime.delivery import Delivery
 from callsheet.runtime.health import ConsumerLost, Faults, Health, Misuse, SessionClosed
 from callsheet.runtime.live_output import Output
-from callsheet.runtime.options import CallSpec, checked_timeout, described
+from callsheet.runtime.options import CallOptions, CallSpec, checked_timeout, described, new_report
 from callsheet.runtime.permission import OnPermission
 from callsheet.runtime.sanitizer import GuardSettings, LocalPhrases, Sanitizer
 from callsheet.runtime.sinks import CallbackSink, OnUpdate, Sink
@@ -50,8 +49,11 @@ from callsheet.runtime.sinks import CallbackSink, OnUpdate, Sink
 DEAD_AFTER = 30.0
 """Seconds after which a consumer that takes nothing is abandoned."""
 
-KEEP_PAST = 320
-"""Calls that have ended and are still stored: more than the ledger stores."""
+KEEP_ENDED = 256
+"""Calls that have ended and are still stored."""
+
+_FORGET_AT_ONCE = 32
+"""Forgetting is done for so many calls at once, which is cheaper than one by one."""
 
 CLOSING = 1.0
 """Seconds that consumers get for the last updates where nothing can wait longer."""
@@ -107,7 +109,7 @@ class RuntimeSession:
         self.on_permission: OnPermission | None = on_permission
         self.dead_after: float = dead_after
         self.faults: Faults = Faults(strict=strict)
-        self.clock: Clock = clock or SystemClock()
+        self.clock: Clock = clock or Clock()
         self.describer: Describer = Describer(
             self.cwd,
             locale=pick_locale(locale, os.environ),
@@ -125,7 +127,6 @@ class RuntimeSession:
         self.lock: RLock = RLock()
         self.is_closed: bool = False
         self.is_behind: bool = False
-        self.ledger: Ledger = Ledger(self.session_id, new_call_id)
         self.consumers: tuple[Consumer, ...] = ()
         self.frames: UpdateFrames = UpdateFrames(self.session_id, budget=self.guard.frame)
         self.delivery: Delivery = Delivery(self)
@@ -136,9 +137,10 @@ class RuntimeSession:
         given = [*([on_update] if on_update else []), *sinks]
         self._given: list[Sink] = [self._sink(sink) for sink in given]
         self._on_lost: Callable[[Sink, str], None] | None = on_lost
+        # All calls that are live, and those that ended last.
         self.calls: dict[str, CallState] = {}
-        # Calls that have ended: as many as the ledger may still have.
-        self._past: deque[CallState] = deque(maxlen=KEEP_PAST)
+        self.index: CallIndex = CallIndex(self.calls)
+        self._ended: deque[str] = deque()
         self._batches: dict[str, Batch] = {}
 
     # Opening and closing
@@ -191,8 +193,8 @@ class RuntimeSession:
         self._end_calls("closed")
         problem = await self._last_flush()
         shutdown.forget(self)
-        consumers, self.consumers = self.consumers, ()
-        for consumer in consumers:
+        for consumer in self.consumers:
+            self.without(consumer)
             consumer.close()
         lost = self.faults.of_consumers
         if problem is None and self.faults.strict and lost is not None:
@@ -242,12 +244,22 @@ class RuntimeSession:
         assert self.loop is not None
         consumer = Consumer(self, sink, self.loop)
         with self.lock:
-            for call in self.calls.values():
+            live = [call for call in self.calls.values() if not call.has_ended]
+            for call in live:
                 if call.is_plain:
                     self.delivery.pass_to_views(call)
             self.consumers = (*self.consumers, consumer)
-            for call in self.calls.values():
-                call.introduce_to(consumer)
+            self.delivery.add(consumer)
+            for call in live:
+                if call.output is not None:
+                    consumer.output(call.output, False)
+                consumer.put(call.report, True)
+
+    def without(self, consumer: Consumer) -> None:
+        """Notify a consumer no longer."""
+        with self.lock:
+            self.consumers = tuple([other for other in self.consumers if other is not consumer])
+            self.delivery.remove(consumer)
 
     # Calls
 
@@ -256,17 +268,8 @@ class RuntimeSession:
         name: str,
         input: JsonValue = None,  # noqa: A002 - the contract's name
         *,
-        title: str | None = None,
-        kind: Kind | str | None = None,
-        locations: Sequence[ToolCallLocation | str] | None = None,
-        alias: str | None = None,
-        parent: RuntimeCall | str | None = None,
-        depends_on: Sequence[RuntimeCall | str] = (),
-        batch: Batch | str | None = None,
         timeout: float | None = None,
-        annotations: Annotations | None = None,
-        meta: JsonObject = EMPTY,
-        custom: JsonObject | None = None,
+        **options: Unpack[CallOptions],
     ) -> RuntimeCall:
         """Make a call: `async with session.call("bash", {"command": "ls"}) as call:`.
 
@@ -275,25 +278,13 @@ class RuntimeSession:
         Args:
             name: The tool's name.
             input: The tool's arguments.
-            title: The title, or a template for it: "Reading {path}". Found by `describe` if omitted.
-            kind: The kind of tool. Found by `describe` if omitted.
-            locations: The files that the call works on. Found by `describe` if omitted.
-            alias: The id that a model uses for the call.
-            parent: The call that this one is part of, or its id or alias.
-            depends_on: Calls of this session, or their ids or aliases, that this one depends on.
-            batch: The batch that the call belongs to.
             timeout: Seconds after which the call's scope is cancelled; needs `async with`.
-            annotations: The annotations that an MCP server declares for the tool.
-            meta: Fields for ACP's `_meta`.
-            custom: Fields for `_meta.callsheet.custom`.
+            options: See `CallOptions`.
 
         Returns:
             The call, to be entered once.
         """
-        spec = CallSpec(
-            name, input, title, kind, locations, alias, parent, depends_on, batch, annotations,
-            meta, custom,
-        )  # fmt: skip
+        spec = CallSpec(name, input, **options) if options else CallSpec(name, input, is_bare=True)
         if timeout is not None:
             timeout = checked_timeout(timeout, self)
         return self.call_type(self, spec, timeout)
@@ -312,9 +303,7 @@ class RuntimeSession:
     def reports(self) -> tuple[ToolCallReport, ...]:
         """The current reports of the live calls, and of those that ended last."""
         with self.lock:
-            for call in (*self.calls.values(), *self._past):
-                _ = call.report  # the ledger's is brought up to date
-            return tuple(self.ledger)
+            return tuple([call.report for call in list(self.calls.values())])
 
     @property
     def health(self) -> Health:
@@ -324,12 +313,20 @@ class RuntimeSession:
     def get(self, key: str) -> ToolCallReport | None:
         """Return the report of a call by its id or alias, or None if it is unknown or no longer stored."""
         with self.lock:
-            found = self.ledger.get(key)
-            if found is None or found.is_final:
-                return found
-            key = found.tool_call_id
-            call = self.calls.get(key) or next((one for one in self._past if one.id == key), None)
-            return found if call is None else call.report
+            call = self.calls.get(self.index.aliases.get(key, key))
+            return None if call is None else call.report
+
+    def id_of(self, key: object) -> str:
+        """Return the id of a call by its id or alias.
+
+        Raises:
+            CorrelationError: There is no such call.
+        """
+        checked = check_id(key)
+        found = self.index.aliases.get(checked, checked)
+        if found not in self.calls:
+            raise CorrelationError(checked, self.session_id)
+        return found
 
     def shown(self, report: ToolCallReport) -> ToolCallReport:
         """Return a report as the first client sees it."""
@@ -348,7 +345,7 @@ class RuntimeSession:
         Raises:
             ConsumerLost: A consumer was abandoned or failed; in strict mode only.
         """
-        for waiting in self._flush(self.consumers):
+        if (waiting := self._flush(self.consumers)) is not None:
             await waiting
         faults = self.faults
         if faults.strict and faults.of_consumers is not None:
@@ -357,26 +354,26 @@ class RuntimeSession:
 
     async def flush_client(self) -> None:
         """Wait until everything reported so far was delivered to the client: the first that takes lines."""
-        if (client := self._client()) is not None:
-            await self._flushed((client,))
+        client = self._client()
+        if client is not None and (waiting := self._flush((client,))) is not None:
+            await waiting
 
-    def _flush(self, consumers: Sequence[Consumer]) -> list[asyncio.Future[None]]:
-        """Send everything to some consumers, and return what has to be waited for."""
-        loop = self.loop
-        if loop is None:
-            return []
-        if asyncio.get_running_loop() is loop:
-            begun = [consumer.flush() for consumer in consumers]
-            return [waiting for waiting in begun if waiting is not None]
-        if loop.is_running():
-            there = asyncio.run_coroutine_threadsafe(self._flushed(consumers), loop)
-            return [asyncio.wrap_future(there)]
-        self._send_now(monotonic() + CLOSING)  # awaiting would never end
-        return []
+    def _flush(self, consumers: Sequence[Consumer]) -> Awaitable[Any] | None:
+        """Send everything to some consumers, and return what has to be waited for, if anything has."""
+        loop, waits = self.loop, None
+        if loop is not None and asyncio.get_running_loop() is not loop:
+            if loop.is_running():
+                there = asyncio.run_coroutine_threadsafe(self._flushed(consumers), loop)
+                return asyncio.wrap_future(there)
+            self._send_now(monotonic() + CLOSING)  # awaiting would never end
+            return None
+        for consumer in consumers:
+            if (waiting := consumer.flush()) is not None:
+                waits = [*(waits or ()), waiting]
+        return asyncio.gather(*waits) if waits else None
 
     async def _flushed(self, consumers: Sequence[Consumer]) -> None:
-        """Wait until everything was delivered to some consumers."""
-        for waiting in self._flush(consumers):
+        if (waiting := self._flush(consumers)) is not None:
             await waiting
 
     # Changes of calls
@@ -392,24 +389,26 @@ class RuntimeSession:
             raise Misuse(f"{call!r} was entered before; a call is announced once")
         if self.loop is None or (self.is_closed and self.faults.strict):
             self.open()  # raises, if there is no loop, or in strict mode
-        batch = spec.batch if isinstance(spec.batch, Batch) else None
+        batch = spec.batch
         if batch is not None:
-            batch.join(spec)
+            batch = batch.join(spec) if isinstance(batch, Batch) else None
         try:
-            fields, call.whole_input = described(spec, self)
+            report, call.whole_input = described(spec, self)
         except Exception as exc:  # noqa: BLE001
             self.faults.degraded(exc)
             name = self.guard.name(spec.name) if isinstance(spec.name, str) else ""
-            fields = {"name": name, "title": self.phrase("unknown_tool")}
-        output = self._terminal_for(fields) if fields.get("kind") is ToolKind.EXECUTE else None
+            report = new_report(name, self.phrase("unknown_tool"))
+        output = None
+        if report.kind is ToolKind.EXECUTE and self._needs_terminals():
+            output = Output(self, "", report.raw_input)
+            report = report.changed({"content": (output.item,)})
         with self.lock:
             if self.is_closed:
-                call.folded = self.ledger.add(fields)
-                call.id, call.current = call.folded.tool_call_id, call.folded.status
-                self.faults.count(f"call {call.folded.name!r}: the session is closed", dropped=1)
+                call.id, call.folded, call.current = report.tool_call_id, report, report.status
+                self.faults.count(f"call {report.name!r}: the session is closed", dropped=1)
                 return
             call.output = output
-            self.delivery.announce(call, fields)
+            self.delivery.announce(call, report)
         if batch is not None:
             self._batches[call.id] = batch
             batch.opened()
@@ -419,15 +418,10 @@ class RuntimeSession:
         for consumer in self.consumers:
             consumer.output(output, much)
 
-    def _terminal_for(self, fields: dict[str, Any]) -> Output | None:
-        """Return a terminal for a command, if a client needs to know it when the call is announced."""
-        for consumer in self.consumers:
-            peer = consumer.sink.peer
-            if peer is not None and peer.version == 1 and peer.terminals == "meta":
-                output = Output(self, "", fields.get("raw_input"))
-                fields["content"] = (output.item,)
-                return output
-        return None
+    def _needs_terminals(self) -> bool:
+        """Whether a client needs to know a command's terminal when its call is announced."""
+        peers = [consumer.sink.peer for consumer in self.consumers]
+        return any(peer and peer.version == 1 and peer.terminals == "meta" for peer in peers)
 
     def keep_up(self, output: Output | None = None) -> None:
         """Send everything that waits, if a tool that reports so much is blocking the event loop."""
@@ -442,21 +436,27 @@ class RuntimeSession:
 
     def ended(self, call: CallState) -> None:
         """Handle the end of a call."""
-        self.calls.pop(call.id, None)
-        self._past.append(call)
         call.whole_input = None
+        self._ended.append(call.id)
+        if len(self._ended) >= KEEP_ENDED + _FORGET_AT_ONCE:
+            with self.lock:
+                self._forget()
         if self.is_behind:
             self.keep_up()
-        batch = self._batches.pop(call.id, None) if self._batches else None
-        if batch is not None:
+        if self._batches and (batch := self._batches.pop(call.id, None)) is not None:
             batch.ended(call)
+
+    def _forget(self) -> None:
+        """Forget the calls that ended first."""
+        while len(self._ended) > KEEP_ENDED:
+            call = self.calls.pop(self._ended.popleft(), None)
+            if call is not None and self.index.aliases:
+                self.index.forget([call.report])
 
     def lost(self, consumer: Consumer, why: str) -> None:
         """Remove a consumer that was abandoned, and report it to `on_lost`."""
         self.faults.count(f"a consumer was given up: {why}", dead=1)
-        with self.lock:
-            left = [other for other in self.consumers if other is not consumer]
-            self.consumers = tuple(left)
+        self.without(consumer)
         consumer.close()
         if self._on_lost is not None:
             with suppress(Exception):
@@ -491,4 +491,4 @@ class RuntimeSession:
         self.faults.after_fork()
         for consumer in self.consumers:
             consumer.forget()
-        self.consumers = ()
+            self.without(consumer)

@@ -7,7 +7,7 @@ The agent needs no support for this. How the modules work together:
   what is in them (`live`).
 - `live` drives a `pipeline` by lines and by the clock; `offline` drives one over a recording.
 - In the pipeline, what is not about calls goes through `passthrough`. Calls go to their `tapped_session`:
-  what is known of one (`calls`) becomes a draft (`repair`, `profiles`), which becomes a safe report
+  what is known of one (`context`) becomes a draft (`repair`, `profiles`), which becomes a safe report
   (`render`, `reports`), which is sent when it is time (`outbox`, `hold`). `permissions` completes
   requests, `terminals` cleans output.
 - `history_sink` stores what the client was shown; `stats` counts what was done.

@@ -39,7 +39,7 @@ from callsheet.observe.events import UpdateArrived
 from callsheet.observe.evidence import shows_something
 from callsheet.observe.model import Json, obj
 from callsheet.report.status import Reason, ToolCallStatus
-from callsheet.tap.calls import TappedCall
+from callsheet.tap.context import TappedCall
 from callsheet.tap.repair import CallDraft
 
 ANNOUNCEMENT = 0.15

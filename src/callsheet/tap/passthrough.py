@@ -3,8 +3,8 @@
 Agents send text in thousands of small pieces, and nearly all of them are harmless, so this path has to
 be fast. Three things make it so:
 
-- `TextRun` finds quickly that a piece is harmless, with a `QuickCheck` over the piece and the end
-  of the text before it. Only where a secret may have begun does the text go through a stream
+- `TextRun` finds quickly that a piece is harmless, with one search over the piece and the end of the
+  text before it. Only where a secret may have begun does the text go through a stream
   redactor, which holds back what may be part of it until the next piece, or a pause
   (`hold.TEXT_PAUSE`).
 - `LineTemplate` recognises lines that differ from the one before only in their text, and reads many
@@ -23,7 +23,7 @@ import msgspec
 from callsheet.observe.lines import decode_leniently
 from callsheet.observe.model import Json, many, obj, text
 from callsheet.observe.tracker import SESSION_STATE
-from callsheet.redaction.redactor import QuickCheck, Redactor, StreamRedactor
+from callsheet.redaction.redactor import Redactor, StreamRedactor
 from callsheet.tap.hold import TEXT_PAUSE, Waits, Why
 from callsheet.tap.stats import Account
 
@@ -40,6 +40,9 @@ MOST_RUNS = 256
 
 _SHORT = 64
 """Bytes within which the quick check sees all that a stream holds, and the name before it."""
+
+_TAIL = 256
+"""Bytes of a text that are remembered: what follows may be a secret because of them."""
 
 _PLAIN = {"sessionUpdate", "content", "messageId"}
 _PLAIN_TEXT = {"type", "text"}
@@ -148,7 +151,7 @@ class TextRun:
         """The last piece's message."""
         self._redactor: Redactor = redactor
         self._account: Account = account or Account()
-        self._check: QuickCheck = redactor.quick_check()
+        self._tail: bytes = b""
         self._stream: StreamRedactor | None = None
 
     @property
@@ -159,17 +162,17 @@ class TextRun:
     @property
     def accepts(self) -> Accepts | None:
         """What takes further pieces that are harmless, as `feed` would. None while something waits."""
-        return self._check.passes if self._stream is None else None
+        return self._passes if self._stream is None else None
 
     def feed(self, text: str) -> str:
         """Accept a piece, and return what certainly is no part of a secret.
 
         If that is all of it, the piece itself is returned, so that the caller can compare by identity.
         """
-        data, before = text.encode("utf-8", "surrogatepass"), self._check.tail
-        is_harmless = self._check.passes(data)
+        data, before = text.encode("utf-8", "surrogatepass"), self._tail
+        is_harmless = self._passes(data)
         if not is_harmless:
-            self._check.take(data)
+            self._tail = (before + data)[-_TAIL:]
         if self._stream is None:
             if is_harmless:
                 return text
@@ -193,9 +196,17 @@ class TextRun:
 
     def end(self) -> str:
         """Return what waits: something else comes now."""
-        stream, self._stream, self._check = self._stream, None, self._redactor.quick_check()
+        stream, self._stream, self._tail = self._stream, None, b""
         rest = b"" if stream is None else self._counted(stream, stream.finish())
         return rest.decode("utf-8", "replace")
+
+    def _passes(self, data: bytes) -> bool:
+        """Take in a piece if nothing in the text is a secret, or may become one."""
+        text = self._tail + data
+        if not self._redactor.is_harmless(text):
+            return False
+        self._tail = text[-_TAIL:]
+        return True
 
     def _counted(self, stream: StreamRedactor, data: bytes) -> bytes:
         self._account.hidden += stream.count

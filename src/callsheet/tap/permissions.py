@@ -18,7 +18,7 @@ from callsheet.acp.codec import KEYS, as_dict
 from callsheet.observe.model import ApprovalRequest, Json, ObservedCall, obj, text
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason
-from callsheet.tap.calls import TappedCall
+from callsheet.tap.context import TappedCall
 from callsheet.tap.passthrough import PERMISSION, with_ids
 from callsheet.tap.repair.names import is_bare
 

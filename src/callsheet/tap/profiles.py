@@ -114,12 +114,7 @@ def _codex_name(call: ObservedCall) -> str | None:
     if "command" in event:
         default = "shell" if "source" in event else "exec_command"
         return _CODEX_SOURCES.get(text(event.get("source")) or "", default)
-    if "action" in event and "query" in event:
-        return "web_search"
-    title = _opening_title(call)
-    if title.startswith("View Image "):
-        return "view_image"
-    return "web_search" if title == "Searching the Web" else None
+    return "web_search" if "action" in event and "query" in event else None
 
 
 def _codex_failure(call: ObservedCall) -> Reason | None:
@@ -153,7 +148,6 @@ _GEMINI_ID = re.compile(r"(?P<name>[A-Za-z][\w.:-]*?)(?:__(?!.*__)|-\d{10}).*").
 _GEMINI_SEARCH = re.compile(
     r"'(?P<pattern>.+?)'(?: in (?P<include>.+?))?(?: within (?P<path>.+))?", re.DOTALL
 ).fullmatch
-_GEMINI_WEB = re.compile(r'Searching the web for: "(?P<query>.*)"', re.DOTALL).fullmatch
 _GEMINI_POLICY = re.compile(r'Tool execution for "[^"\n]{1,80}" denied by policy\.').match
 _GEMINI_EXIT = re.compile(
     r"Command terminated by signal: \w+|Command exited with code: [1-9]\d*"
@@ -187,23 +181,14 @@ def _gemini_input(call: ObservedCall) -> Any:
             return _gemini_search(title)
         case "list_directory":
             return None if _SHORTENED in title else {"path": title}
-        case "google_web_search":
-            return _groups(_GEMINI_WEB(title))
-        case None if call.fields.get("kind") == "search":
-            return _gemini_search(title)
         case _:
             return None
 
 
 def _gemini_search(title: str) -> dict[str, str] | None:
-    found = _groups(_GEMINI_SEARCH(title)) if len(title) <= _LONGEST else None
-    if found is not None and _SHORTENED in found.get("path", ""):
-        del found["path"]
-    return found
-
-
-def _groups(match: re.Match[str] | None) -> dict[str, str] | None:
-    return None if match is None else {key: part for key, part in match.groupdict().items() if part}
+    match = _GEMINI_SEARCH(title) if len(title) <= _LONGEST else None
+    parts = {} if match is None else match.groupdict()
+    return {key: part for key, part in parts.items() if part and _SHORTENED not in part} or None
 
 
 def _gemini_failure(call: ObservedCall) -> Reason | None:

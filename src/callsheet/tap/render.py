@@ -6,20 +6,19 @@ are made again. What can't be decoded is left out field by field; content is sho
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from callsheet.acp import v1, v2
-from callsheet.acp.codec import decode_fields, decode_location
-from callsheet.acp.terminals import INFO
+from callsheet.acp.codec import decode_fields
 from callsheet.observe.model import Json, obj
 from callsheet.report.content import DiffContent, ToolCallContent, UnknownContent
 from callsheet.report.errors import CallsheetError
 from callsheet.report.events import Event
-from callsheet.report.fields import ToolCallLocation, ToolKind
+from callsheet.report.fields import ToolKind
 from callsheet.report.json import JsonObject, JsonValue
 from callsheet.runtime.sanitizer import Sanitizer
-from callsheet.tap.calls import TappedCall
+from callsheet.tap.context import TappedCall
 from callsheet.tap.repair.card_content import in_form, json_item
 from callsheet.tap.repair.draft import CallDraft
 
@@ -101,21 +100,17 @@ class Renderer:
     def events(self, reported: Json) -> list[Event]:
         """Return the events besides a call's own fields. What can't be read is left out."""
         reported = self._sanitizer.json({**reported, "sessionUpdate": "tool_call_update"})
-        try:
-            return list(self._decode(reported))
-        except UNREADABLE:
-            pass
-        found: list[Event] = []
         key = {name: reported[name] for name in ("sessionUpdate", "toolCallId")}
-        for name, value in obj(reported.get("_meta")).items():
-            least = {"terminal_id": obj(value).get("terminal_id")} if name == INFO else None
-            for note in (value, least):
-                try:
-                    found += self._decode({**key, "_meta": {name: note}})
-                    break
-                except UNREADABLE:
-                    continue
-        return found
+        notes = obj(reported.get("_meta"))
+        # If all of it can't be read at once, each note may be read by itself.
+        for parts in ([reported], [{**key, "_meta": {name: notes[name]}} for name in notes]):
+            found: list[Event] = []
+            for part in parts:
+                with suppress(*UNREADABLE):
+                    found += self._decode(part)
+            if found:
+                return found
+        return []
 
     def asked_items(self, reported: list[JsonValue]) -> tuple[ToolCallContent, ...]:
         """Return content that shows what the user is asked to approve, without secrets."""
@@ -146,11 +141,8 @@ class Renderer:
         """Return fields by a report's names. What can't be read is left out."""
         fields: JsonObject = {}
         for key, value in news.items():
-            try:
+            with suppress(*UNREADABLE):
                 fields |= decode_fields({key: value}, self.items, null_clears=False)[0]
-            except UNREADABLE:
-                if key == "locations":
-                    fields["locations"] = tuple(_readable(value))
         return fields
 
     # Without secrets
@@ -192,14 +184,6 @@ class Renderer:
             pairs.append(pair)
         mine.items, mine.safe = tuple([raw for raw, _ in pairs]), tuple([safe for _, safe in pairs])
         return mine.safe, found
-
-
-def _readable(reported: list[JsonValue]) -> Iterator[ToolCallLocation]:
-    for place in reported:
-        try:
-            yield decode_location(place)
-        except UNREADABLE:
-            continue
 
 
 def _is_whole(item: ToolCallContent) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Literal, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from callsheet.acp.codec import UpdateFrames
@@ -30,8 +31,7 @@ from callsheet.report.terminal import (
     terminal_ids,
 )
 from callsheet.runtime.sanitizer import LocalPhrases, Sanitizer
-from callsheet.tap.calls import Ids, TappedCall, own_notes
-from callsheet.tap.context import Context
+from callsheet.tap.context import Context, Ids, TappedCall, own_notes
 from callsheet.tap.hold import ANNOUNCEMENT, ARGUMENTS, Waits
 from callsheet.tap.outbox import Outbox
 from callsheet.tap.permissions import was_never_allowed
@@ -42,7 +42,17 @@ KEEP = 32
 """Calls that have ended and are still known: nothing of them is sent any more."""
 
 _SENT_FIRST = ("name", "title", "kind", "locations", "raw_input")
+_AWAITED = ("name", "kind", "content", "raw_input")
 _RUNNING = ToolCallStatus.IN_PROGRESS
+
+
+class ReportChange(Struct):
+    """What changes of a report, by its own names: fields that are safe and bounded, and unknown ones."""
+
+    status: ToolCallStatus | None
+    fields: JsonObject
+    notes: JsonObject
+    extra: JsonObject | None
 
 
 class Reports:
@@ -91,10 +101,11 @@ class Reports:
         changes = self.renderer.bounded(mine, fields, notes, is_final=is_final)
         if meta:
             changes["meta"] = meta
+        change = ReportChange(status, changes, notes, extra)
         if mine.report is None:
-            self._open(mine, status or ToolCallStatus.PENDING, changes, notes, extra, now)
+            self._open(mine, change, now)
         else:
-            self._update(mine, mine.report, status, changes, notes, extra, now)
+            self._update(mine, mine.report, change, now)
         if mine.is_over:
             self._count(mine)
 
@@ -120,22 +131,15 @@ class Reports:
             notes["startedAt"] = None
         return notes
 
-    def _open(
-        self,
-        mine: TappedCall,
-        status: ToolCallStatus,
-        changes: JsonObject,
-        notes: JsonObject,
-        extra: JsonObject | None,
-        now: float,
-    ) -> None:
+    def _open(self, mine: TappedCall, change: ReportChange, now: float) -> None:
         if mine.id != mine.call.id:
-            notes["alias"] = mine.call.id
-        self._note_start(mine, status, notes, now)
-        changes.setdefault("name", "")
-        report = self.ledger.open(**changes, status=status, notes=notes, tool_call_id=mine.id)
-        if extra and not report.is_final:
-            report = self._with_extra(mine.id, extra)
+            change.notes["alias"] = mine.call.id
+        status = change.status or ToolCallStatus.PENDING
+        self._note_start(mine, status, change.notes, now)
+        fields: JsonObject = {"name": "", **change.fields}
+        report = self.ledger.open(**fields, status=status, notes=change.notes, tool_call_id=mine.id)
+        if change.extra and not report.is_final:
+            report = self._with_extra(mine.id, change.extra)
         mine.report = report
         if patience := self._patience(mine, report):
             self.outbox.hold(report, now, patience)
@@ -168,59 +172,40 @@ class Reports:
         return 0 if not lacks else ARGUMENTS if is_coming and not report.content else ANNOUNCEMENT
 
     def _update(
-        self,
-        mine: TappedCall,
-        report: ToolCallReport,
-        status: ToolCallStatus | None,
-        changes: JsonObject,
-        notes: JsonObject,
-        extra: JsonObject | None,
-        now: float,
+        self, mine: TappedCall, report: ToolCallReport, change: ReportChange, now: float
     ) -> None:
-        before, steps = report.status, _steps(report.status, status)
+        before, steps = report.status, _steps(report.status, change.status)
+        changes, extra = change.fields, change.extra
         if steps:
-            self._note_start(mine, steps[-1], notes, now)
-        if notes:
-            changes["notes"] = notes
+            self._note_start(mine, steps[-1], change.notes, now)
+        if change.notes:
+            changes["notes"] = change.notes
         if not (steps or changes or extra):
             return  # nothing is new in it
         is_held = self.outbox.held(mine.id)
-        if is_held and not self._goes_on_waiting(mine, report, steps, changes):
-            first = {name: changes.pop(name) for name in _SENT_FIRST if name in changes}
-            report = self.ledger.update(mine.id, None, **first) if first else report
-            self.outbox.announce(report, now)
-            is_held = False
+        if is_held:
+            # Some agents report that a call runs as soon as its model writes the first argument.
+            shown = {name: changes[name] for name in _AWAITED if name in changes}
+            status = steps[-1] if steps else before
+            is_held = self._patience(mine, replace(report, status=status, **shown)) == ARGUMENTS
+            if not is_held:
+                first = {name: changes.pop(name) for name in _SENT_FIRST if name in changes}
+                report = self.ledger.update(mine.id, None, **first) if first else report
+                self.outbox.announce(report, now)
         for step in steps[:-1]:
             report = self.ledger.update(mine.id, step)
             if not is_held:
                 self.outbox.put(report, moved=True, now=now)
         if extra:
             report = self._with_extra(mine.id, extra)
-        if steps or changes or extra:
-            report = self.ledger.update(mine.id, steps[-1] if steps else None, **changes)
-            if not is_held:
-                self.outbox.put(report, moved=report.status is not before, now=now)
+        report = self.ledger.update(mine.id, steps[-1] if steps else None, **changes)
+        if not is_held:
+            self.outbox.put(report, moved=report.status is not before, now=now)
         mine.report = report
         if is_held:
             self.outbox.hold(report, now, ARGUMENTS)
         elif report.status is not before:
             self._store(mine, report)
-
-    def _goes_on_waiting(
-        self,
-        mine: TappedCall,
-        report: ToolCallReport,
-        steps: list[ToolCallStatus],
-        changes: JsonObject,
-    ) -> bool:
-        """Whether a change leaves a held announcement incomplete while arguments are on their way.
-
-        Some agents report that a call runs as soon as its model writes the first argument.
-        """
-        names = ("name", "kind", "content", "raw_input")
-        changed = {name: changes[name] for name in names if name in changes}
-        status = steps[-1] if steps else report.status
-        return self._patience(mine, replace(report, status=status, **changed)) == ARGUMENTS
 
     def _with_extra(self, key: str, extra: JsonObject) -> ToolCallReport:
         """Add fields that Callsheet does not know: the client may know them."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 from msgspec import Struct, field
 
-from callsheet.report.humanize import bytes_text
+from callsheet.report.humanize import bytes_text, plural
 
 
 class Account(Struct):
@@ -42,23 +41,21 @@ class Account(Struct):
 
 
 _WORDS = {
-    "title": "bare title{s} replaced",
-    "name": "tool{s} named",
-    "kind": "kind{s} found",
-    "input": "input{s} restored",
-    "locations": "call{s} given locations",
-    "paths": "call{s} given absolute paths",
-    "content": "content{s} put right",
-    "status": "status{es} put right",
-    "end": "call{s} ended that {were} left open",
-    "announcement": "announcement{s} made up",
-    "repeated": "repeated announcement{s} made {an}update{s}",
-    "question": "request{s} for permission made whole",
-    "id": "id{s} kept apart",
-    "session": "update{s} under the wrong session moved",
+    "title": "bare titles replaced",
+    "name": "tools named",
+    "kind": "kinds found",
+    "input": "inputs restored",
+    "locations": "calls given locations",
+    "paths": "calls given absolute paths",
+    "content": "contents put right",
+    "status": "statuses put right",
+    "end": "calls ended that were left open",
+    "announcement": "announcements made up",
+    "repeated": "repeated announcements made updates",
+    "question": "requests for permission made whole",
+    "id": "ids kept apart",
+    "session": "updates under the wrong session moved",
 }
-_ONE = {"s": "", "es": "", "were": "was", "an": "an "}
-_MANY = {"s": "s", "es": "es", "were": "were", "an": ""}
 
 
 def table(account: Account, by: str = "tap") -> str:
@@ -70,27 +67,18 @@ def table(account: Account, by: str = "tap") -> str:
     """
     if account.is_empty:
         return ""
-    rows = list(_rows(account))
-    width = max(len(count) for count, _ in rows)
-    head = f"callsheet {by}: {account.calls} call{'' if account.calls == 1 else 's'}"
-    return "\n".join([head, *(f"  {count:>{width}}  {what}" for count, what in rows)]) + "\n"
-
-
-def _rows(account: Account) -> Iterator[tuple[str, str]]:
-    for key, count in sorted(account.repaired.items(), key=lambda item: (-item[1], item[0])):
-        yield f"{count:,}", _in_number(_WORDS.get(key, key), count)
-    for key, count in account.dropped.items():
-        yield f"{count:,}", _in_number(f"{key} update{{s}} left out", count)
-    yield f"{account.hidden:,}", _in_number("secret{s} hidden", account.hidden)
+    repaired = sorted(account.repaired.items(), key=lambda item: (-item[1], item[0]))
+    rows = [(f"{count:,}", _WORDS.get(key, key)) for key, count in repaired]
+    rows += [(f"{count:,}", f"{key} updates left out") for key, count in account.dropped.items()]
+    rows.append((f"{account.hidden:,}", "secrets hidden"))
     if account.cut:
-        yield f"{account.cut:,}", _in_number("value{s} cut, the rest kept in files", account.cut)
+        rows.append((f"{account.cut:,}", "values cut, the rest kept in files"))
     if account.received:
         received, sent = bytes_text(account.received), bytes_text(account.sent)
-        yield received, f"about calls from the agent, {sent} to the client"
+        rows.append((received, f"about calls from the agent, {sent} to the client"))
     if account.faults:
-        words = _in_number("message{s} passed on unread: ", account.faults)
-        yield f"{account.faults:,}", words + account.first_fault
-
-
-def _in_number(words: str, count: int) -> str:
-    return words.format(**(_ONE if count == 1 else _MANY))
+        words = f"messages passed on unread: {account.first_fault}"
+        rows.append((f"{account.faults:,}", words))
+    width = max(len(count) for count, _ in rows)
+    lines = [f"  {count:>{width}}  {what}" for count, what in rows]
+    return "\n".join([f"callsheet {by}: {plural(account.calls, 'call')}", *lines, ""])

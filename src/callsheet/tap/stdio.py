@@ -4,6 +4,11 @@
 to a `Traffic`, and writes what that has for either side. It waits for pipes and for time in one place
 (`poll`), so nothing here needs a lock. The main thread waits for the agent's end, and gets our signals.
 
+An editor waits for the agent's first answers, and importing what makes a tap takes longer than most
+agents need for them. So an `Opening` passes on `initialize` and `session/new`, and the results, while the
+main thread still imports. The traffic gets them when it is there, before anything else. Nothing that
+takes long is imported here.
+
 It behaves as bare pipes would. A side that does not read makes the other one wait, but never its own
 direction. The end of either side reaches the other: a reader reads the end of the stream, and a writer
 gets a broken pipe.
@@ -11,6 +16,7 @@ gets a broken pipe.
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import stat
@@ -19,9 +25,14 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Thread
-from typing import Protocol
 
 from callsheet.processes.child import Child
+
+TYPE_CHECKING = False  # importing it would take longer than the rest
+if TYPE_CHECKING:
+    from typing import Any, Protocol
+else:
+    Protocol = object
 
 PATIENCE = 0.3
 """Seconds of silence, after the agent's end, after which processes that hold its stdout open are ignored."""
@@ -47,24 +58,22 @@ class Traffic(Protocol):
 
     def from_client(self, data: bytes) -> None:
         """Take the next piece of what the client sends; none if there will be no more."""
-        ...
 
     def from_agent(self, data: bytes) -> None:
         """Take the next piece of what the agent sends; none if there will be no more."""
-        ...
 
     @property
     def wait(self) -> float | None:
         """Seconds until `tick` should be called, if nothing comes before that."""
-        ...
 
     def tick(self) -> None:
         """Do what is due by now."""
-        ...
 
 
 class Between:
     """Stands between a client and an agent. It starts the agent, and then serves until that ends.
+
+    From the start on, the client's stdin and stdout are its own.
 
     Args:
         command: The agent's command line. There must be no other thread yet.
@@ -75,7 +84,12 @@ class Between:
 
     def __init__(self, command: Sequence[str]) -> None:
         self.child: Child = Child()
-        self._stdin, self._stdout = self.child.start(command)
+        stdin, stdout = self.child.start(command)
+        sys.setswitchinterval(SWITCH)
+        self._client: tuple[int, int] = _take_over(0, os.O_RDONLY), _take_over(1, os.O_WRONLY)
+        self._agent: tuple[int, int] = stdout, stdin
+        self._opening: Opening = Opening(self._client, self._agent)
+        self._opening.start()
 
     def serve(self, traffic: Traffic) -> int:
         """Pass everything on until the agent has ended, and the client has read what it sent last.
@@ -83,10 +97,11 @@ class Between:
         Returns:
             The agent's exit code, or 128 plus the number of the signal that ended it.
         """
-        sys.setswitchinterval(SWITCH)
+        gc.freeze()  # the modules stay, so it need not look for garbage among them
+        gc.enable()
         ended, end = os.pipe()
-        client = _take_over(0, os.O_RDONLY), _take_over(1, os.O_WRONLY)
-        relay = Relay(traffic, client, (self._stdout, self._stdin), ended, self.child.end)
+        self._opening.hand_over(traffic)
+        relay = Relay(traffic, self._client, self._agent, ended, self.child.end)
         relay.start()
         code = self.child.wait()
         os.close(end)
@@ -116,6 +131,83 @@ def _take_over(descriptor: int, mode: int) -> int:
     return ours
 
 
+OPENING = ("initialize", "session/new")
+"""Requests that no traffic changes, nor their results: there are no calls yet."""
+
+
+class Opening(Thread):
+    """Passes on the first requests and their results, as they come, until there is a traffic.
+
+    What is anything else waits for the traffic, and so does all that comes after it.
+
+    Args:
+        client: The descriptors to read from the client and to write to it.
+        agent: The same for the agent.
+    """
+
+    def __init__(self, client: tuple[int, int], agent: tuple[int, int]) -> None:
+        super().__init__(daemon=True)
+        self._client, self._agent = client, agent
+        self._ended, self._end = os.pipe()
+        # Whether the client has sent it, what it is, and how much of it was passed on.
+        self._pieces: list[tuple[bool, bytes, int]] = []
+
+    def run(self) -> None:
+        """Pass on what may be passed on. The end of either side is left for the relay to read."""
+        if not all(map(_is_private, self._client)):  # reading or writing could take for ever
+            return
+        poll = select.poll()
+        for descriptor in (self._client[0], self._agent[0], self._ended):
+            poll.register(descriptor, select.POLLIN)
+        all_is_sent = True
+        while all_is_sent:
+            descriptor, data, sent = poll.poll()[0][0], b"", 0
+            if descriptor != self._ended:
+                with suppress(OSError):
+                    data = os.read(descriptor, PIECE)
+            if not data:
+                break
+            is_client = descriptor == self._client[0]
+            target = self._agent[1] if is_client else self._client[1]
+            if _is_opening(data, is_client=is_client) and _can_take(target, data):
+                with suppress(OSError):  # nobody reads any more, as the relay will notice
+                    sent = os.write(target, data)
+            self._pieces.append((is_client, data, sent))
+            all_is_sent = sent == len(data)
+
+    def hand_over(self, traffic: Traffic) -> None:
+        """Stop, and let a traffic take what was read. What was not passed on by now is for it to send."""
+        os.close(self._end)
+        self.join()
+        os.close(self._ended)
+        for is_client, data, sent in self._pieces:
+            (traffic.from_client if is_client else traffic.from_agent)(data)
+            out = traffic.to_agent if is_client else traffic.to_client
+            if sent:
+                out[:] = [data[sent:]] if sent < len(data) else []
+
+
+def _is_opening(data: bytes, *, is_client: bool) -> bool:
+    """Whether a piece is one of the first requests, or a result: then it is one of such a request."""
+    import json  # while the agent starts
+
+    line, newline, more = data.partition(b"\n")
+    try:
+        message: Any = json.loads(line) if newline and not more else None
+        if is_client:
+            return message["method"] in OPENING
+        return message.keys() == {"jsonrpc", "id", "result"}
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return False
+
+
+def _can_take(target: int, data: bytes) -> bool:
+    """Whether data can be written at once."""
+    poll = select.poll()
+    poll.register(target, select.POLLOUT)
+    return len(data) <= select.PIPE_BUF and poll.poll(0) == [(target, select.POLLOUT)]
+
+
 class _Way:
     """One direction: from a descriptor, through `take`, to another descriptor.
 
@@ -140,6 +232,8 @@ class _Way:
         self._has_ended: bool = False
         if _is_private(target):
             os.set_blocking(target, False)
+        if out:  # of the opening
+            self.send()
 
     def read(self) -> None:
         """Take the next piece, or the end."""

@@ -32,8 +32,7 @@ from callsheet.report.fields import CustomKind
 from callsheet.report.status import Reason, ToolCallStatus
 from callsheet.runtime.health import Faults
 from callsheet.runtime.sanitizer import LocalPhrases
-from callsheet.tap.calls import TappedCall, in_own_terminals, own_terminals
-from callsheet.tap.context import Context
+from callsheet.tap.context import Context, TappedCall, in_own_terminals, own_terminals
 from callsheet.tap.hold import (
     ANNOUNCEMENT,
     CANCELLED,

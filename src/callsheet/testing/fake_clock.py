@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
+from typing import Any
+
+from callsheet.runtime.clock import Clock
 
 
-class FakeClock:
+class FakeClock(Clock):
     """A clock for `Session(clock=…)`. Time stands still until `advance`, which fires the timers that are due.
 
     Args:
@@ -21,17 +24,17 @@ class FakeClock:
         self._timers: list[tuple[float, int, _FakeTimer]] = []
         self._number: count[int] = count()
 
-    def time_ns(self) -> int:
+    def time_ns(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Return the time of day, in nanoseconds since 1970."""
         return self._start + round(self._now * 1_000_000_000)
 
-    def monotonic(self) -> float:
+    def monotonic(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Return the seconds that have passed."""
         return self._now
 
     def call_later(
         self, loop: asyncio.AbstractEventLoop, delay: float, callback: Callable[[], None]
-    ) -> _FakeTimer:
+    ) -> Any:
         """Schedule a callback after `delay` seconds, and return its timer."""
         del loop  # time passes when `advance` is called, on whatever loop that is
         timer = _FakeTimer(callback)

@@ -158,17 +158,9 @@ class Executor:
         turn: asyncio.Semaphore | None = None,
         **links: Any,
     ) -> ToolResult:
-        """Run a tool, report its call, and return its result.
+        """Run a tool, report its call, and return its result; see `Session.run`.
 
-        Args:
-            name: The tool's name.
-            arguments: Its arguments.
-            timeout: Seconds that it may run, instead of its own timeout or the session's.
-            turn: A semaphore that limits how many tools run at the same time.
-            links: `alias`, `parent`, `depends_on`, `batch`, `meta` and `custom`, as in `Session.call`.
-
-        Returns:
-            The tool's result. A failure of the tool is returned as a failed result, not raised.
+        `turn` limits how many tools run at the same time.
 
         Raises:
             SessionClosed: The executor is closed.
@@ -214,16 +206,7 @@ class Executor:
         return result
 
     async def run_all(self, calls: Iterable[Asked], *, at_once: int = AT_ONCE) -> list[ToolResult]:
-        """Run tools in parallel, as one batch, and return their results in the order of the calls.
-
-        Args:
-            calls: The name and the arguments of each call.
-            at_once: Maximum number of tools that run at the same time.
-
-        Raises:
-            InvalidValue: `at_once` is less than 1.
-            SessionClosed: The executor is closed.
-        """
+        """Run tools in parallel, as one batch; see `Session.run_all`."""
         if at_once < 1:
             raise InvalidValue(f"at_once: expected 1 or more, got {at_once}")
         asked = list(calls)
@@ -234,15 +217,7 @@ class Executor:
             return await asyncio.gather(*each)
 
     def cancel(self, key: str, message: str | None = None) -> bool:
-        """Cancel one call, from any thread.
-
-        Args:
-            key: The id or alias of the call.
-            message: The error message of its result, instead of the default one.
-
-        Returns:
-            Whether the call was running.
-        """
+        """Cancel one call, from any thread, and return whether it was running; see `Session.cancel`."""
         report = self._session.get(key)
         run = self._runs.get(key if report is None else report.tool_call_id)
         if run is None:

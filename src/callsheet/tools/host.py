@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from callsheet.processes.process import Ended
@@ -23,8 +23,20 @@ GoOn: TypeAlias = Callable[[], None]
 OnOutput: TypeAlias = Callable[[bytes], object]
 
 
+class ShellCommand(NamedTuple):
+    """A command for a shell: its text, where it runs, what is changed in its environment.
+
+    `on_output` receives what it prints.
+    """
+
+    text: str
+    cwd: Path
+    env: Mapping[str, str | None]
+    on_output: OnOutput
+
+
 class HostCommand(Protocol):
-    """A command. `ended` is set even if its run was cancelled."""
+    """A command that is ready to run. `ended` is set even if its run was cancelled."""
 
     ended: Ended | None
 
@@ -59,18 +71,11 @@ class Host:
     ) -> os.stat_result | None:
         """Replace a file atomically, and return its new state; None if it is not on disk yet."""
         del call
-        from .files.atomic import replace_file
+        from .files.document import replace_file
 
         return replace_file(path, new.data, None if old is None else old.stat, go_on)
 
-    def command(
-        self,
-        call: Call,
-        command: str,
-        cwd: Path,
-        env: Mapping[str, str | None],
-        on_output: OnOutput,
-    ) -> HostCommand:
+    def command(self, call: Call, command: ShellCommand) -> HostCommand:
         """Return a shell command that is ready to run.
 
         Raises:
@@ -79,9 +84,12 @@ class Host:
         del call
         from callsheet.processes.process import Process
         from callsheet.processes.shell import environment, shell
-        from callsheet.tools.fs.dirfd import open_directory
+        from callsheet.tools.files.dirfd import open_directory
 
-        argv = [shell(), "-c", "--", command]
         return Process(
-            argv, cwd=cwd, env=environment(env), on_output=on_output, open_cwd=open_directory
+            [shell(), "-c", "--", command.text],
+            cwd=command.cwd,
+            env=environment(command.env),
+            on_output=command.on_output,
+            open_cwd=open_directory,
         )

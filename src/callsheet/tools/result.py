@@ -28,17 +28,6 @@ Fields: TypeAlias = "dict[str, Any]"
 Make = TypeVar("Make")
 Value = TypeVar("Value")
 
-_FIELDS = (
-    "call_id",
-    "tool_name",
-    "success",
-    "output",
-    "error",
-    "exit_code",
-    "execution_time_ms",
-    "metadata",
-    "content",
-)
 _NOTHING: Mapping[str, JsonValue] = MappingProxyType({})
 _EXACT = 2**53 - 1
 """The largest whole number that every reader of JSON takes as it is."""
@@ -168,14 +157,12 @@ class ToolResult:
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return the result as plain data. `content` is included only if it is not empty."""
-        data: dict[str, Any] = {name: vars(self)[name] for name in _FIELDS}
-        data["metadata"] = dict(self.metadata)
+        data: dict[str, Any] = {**vars(self), "metadata": dict(self.metadata)}
+        del data["is_written"], data["content"]
         if self.content:
             from callsheet.acp import v1
 
             data["content"] = v1.encode_items(self.content)
-        else:
-            del data["content"]
         return data
 
     def for_model(self) -> str:

@@ -190,14 +190,16 @@ class Session(RuntimeSession):
         self._connecting: asyncio.Task[list[str]] | None = None
         self._when_ended: dict[str, list[Callable[[], object]]] = {}
 
-    def call(  # pyright: ignore[reportIncompatibleMethodOverride] - the same options, in one type
+    def call(
         self,
         name: str,
         input: JsonValue = None,  # noqa: A002 - the contract's name
+        *,
+        timeout: float | None = None,
         **options: Unpack[CallOptions],
     ) -> Call:
         """Create a call for a tool that you run yourself; see `RuntimeSession.call`."""
-        return cast("Call", super().call(name, input, **options))
+        return cast("Call", super().call(name, input, timeout=timeout, **options))
 
     async def run(
         self,

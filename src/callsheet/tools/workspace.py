@@ -19,7 +19,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias, cast
 import msgspec
 
 from callsheet.tools.errors import ExecutionFailed, InvalidArguments, NotPermitted
-from callsheet.tools.fs.dirfd import kernel_path
+from callsheet.tools.files.dirfd import kernel_path
 
 MAX_PATH = 4096
 MAX_FILES = 10_000

@@ -109,7 +109,7 @@ def test_a_permission_that_is_denied_ends_the_call(acpx: Acpx) -> None:
 
 
 def test_what_it_records_is_valid_and_every_call_ends(acpx: Acpx) -> None:
-    prompt = "/parallel\n/read notes.txt\n!cat token.txt\n!false"
+    prompt = "/read notes.txt\n!cat token.txt\n!false"
     code, output = acpx.run("--approve-all", "--format", "json", "exec", prompt)
     assert code == 0, output
     methods = ("session/update", "session/request_permission")

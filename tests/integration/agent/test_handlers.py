@@ -64,13 +64,16 @@ async def test_a_handlers_mistake_is_reported_and_the_agent_goes_on(
         assert "in fails" in errors
 
 
-async def test_steps_of_a_plan_may_be_text_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+async def test_steps_of_a_plan_may_be_text_alone(tmp_path: Path, version: int) -> None:
     entries: list[Any] = ["look", {"content": "do"}]
-    async with play(handler=doing(lambda _, turn: turn.plan(entries))) as client:
+    handler = doing(lambda _, turn: turn.plan(entries))
+    async with play(handler=handler, version=version) as client:
         session = await client.new_session(tmp_path)
         assert await client.prompt(session, "go") == "end_turn"
-        (plan,) = client.updates_of("plan")
-    schemas.check(1, "SessionNotification", {"sessionId": session, "update": plan})
+        (plan,) = client.updates_of("plan" if version == 1 else "plan_update")
+    schemas.check_update(version, plan)
+    plan = plan if version == 1 else plan["plan"]
     assert [entry["content"] for entry in plan["entries"]] == ["look", "do"]
 
 

@@ -17,7 +17,8 @@ from tests.support import SUPPORT
 from tests.support.sizes import FULL
 from tests.support.websites import Site, answer
 
-AGENT = [sys.executable, "-m", "callsheet", "agent"]
+AGENT = [sys.executable, "-m", "callsheet", "agent", "--handler"]
+AGENT.append(str(SUPPORT / "parallel_palette.py:ParallelPalette"))
 TERMINALS = {"_meta": {"terminal_output": True}}
 REAL = str(SUPPORT / "mcp_real.py")
 PIXEL = bytes.fromhex(

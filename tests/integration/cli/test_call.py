@@ -10,7 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import click
@@ -485,3 +488,19 @@ def test_a_schema_that_allows_everything_takes_json() -> None:
     assert value_of("5", "n", {}) == 5
     assert value_of("5", "n", {"properties": {"n": {"allOf": [{"type": "string"}]}}}) == "5"
     assert value_of("-5", "n", {"properties": {"n": {"type": "integer", "minimum": 0}}}) == -5
+
+
+def test_a_host_that_is_not_public_is_fetched_where_it_is_allowed(
+    command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "page.txt").write_text("hello from here")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"url=http://127.0.0.1:{server.server_port}/page.txt"
+        refused = command("call", "fetch", url, cwd=tmp_path)
+        allowed = command("call", "fetch", url, "--allow-host", "127.0.0.1", cwd=tmp_path)
+        server.shutdown()
+    assert (refused.returncode, allowed.returncode) == (1, 0)
+    assert "--allow-host" in refused.stdout
+    assert "hello from here" in allowed.stdout

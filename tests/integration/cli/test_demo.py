@@ -1,4 +1,4 @@
-"""`callsheet demo`, as a real process: into a pipe, on a terminal, interrupted; and what its check finds."""
+"""`callsheet demo`, the before and after, as a real process: into a pipe, on terminals, in other languages."""
 
 from __future__ import annotations
 
@@ -6,185 +6,99 @@ import os
 import re
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+import time
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from rich.cells import cell_len
 
-from callsheet.check.finding import Finding
-from callsheet.cli import demo, main
-from callsheet.testing import Recording
+from callsheet.cli.demo import poor_agent
 from tests.support.processes import linux, new_token, wait_until_gone, with_token
 from tests.support.shells import CALLSHEET, Terminal, without_escapes
-from tests.support.sizes import sized
 
-SECRET = re.compile(r"ghp_[A-Za-z0-9]{36}")
-COLUMNS = 60
+BEFORE = ["✓ Bash", "✓ Edit", "✓ Bash", "⠋ Grep"]
+AFTER = [
+    "✓ Reading src/basket.py",
+    "✗ Running `pytest -v tests`",
+    "✓ Editing src/basket.py",
+    "✓ Running `cat .env`",
+    "✗ Searching for 'def total' in src",
+]
 
 
-class Done(NamedTuple):
-    code: int
-    shown: str
-    errors: str = ""
-
-
-def piped(**env: str) -> Done:
+def demo(**env: str) -> str:
+    """Run the demo into a pipe, and return what it writes."""
     done = subprocess.run(
         [*CALLSHEET, "demo"],
         capture_output=True,
         timeout=60,
         check=False,
-        env={**os.environ, **env},
+        env={**os.environ, "LC_ALL": "C.UTF-8", **env},
     )
-    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+    assert (done.returncode, done.stderr) == (0, b"")
+    return done.stdout.decode()
 
 
-def on_a_terminal() -> Done:
-    terminal = Terminal(["demo"], Path.cwd(), columns=COLUMNS, LC_ALL="de_DE.UTF-8")
-    return Done(terminal.end(), terminal.text)
+def figures(text: str) -> list[tuple[str, str]]:
+    """Return the two last columns of the table: bare and tapped."""
+    return re.findall(r"  (\S+(?: kB)?)  +(\S+(?: kB)?)\n", text.partition("tapped\n")[2])
 
 
-@pytest.fixture(scope="module")
-def runs() -> Iterator[dict[str, Future[Done]]]:
-    """The whole demo, twice side by side: into a pipe without Unicode, and on a narrow terminal."""
-    with ThreadPoolExecutor() as pool:
-        ascii_only = {"PYTHONIOENCODING": "ascii", "TERM": "dumb"}
-        yield {"plain": pool.submit(piped, **ascii_only), "terminal": pool.submit(on_a_terminal)}
+def test_a_poor_agent_becomes_a_good_one() -> None:
+    text = demo()
+    before, _, after = text.partition("Behind callsheet tap\n")
+    for titles, shown in ((BEFORE, before), (AFTER, after)):
+        assert re.search(".*\n".join(map(re.escape, titles)), shown)
+    whole, still_open, blind, secrets, _, findings = figures(text)
+    assert whole == ("0/5", "5/5")
+    assert still_open == blind == secrets == ("1", "0")
+    assert int(findings[0]) > 20
+    assert findings[1] == "0"
+    assert text.endswith("callsheet tap -- YOUR-AGENT\n")
+    assert poor_agent.TOKEN not in text
+    assert "\x1b" not in text
 
 
-@pytest.mark.parametrize("name", ["plain", "terminal"])
-def test_nothing_is_wrong_and_no_secret_is_shown(name: str, runs: dict[str, Future[Done]]) -> None:
-    done = runs[name].result()
-    assert (done.code, done.errors) == (0, "")
-    text = without_escapes(done.shown)
-    assert re.search(r"callsheet check: 10 calls, \d+ messages: nothing is\s+wrong\.", text)
-    assert not SECRET.search(text)
-    assert "[redacted:github-token]" in text
-
-
-def test_into_a_pipe_go_plain_lines(runs: dict[str, Future[Done]]) -> None:
-    shown = runs["plain"].result().shown
-    assert "\x1b" not in shown
-    assert "\r" not in shown
-    for line in (
-        "> /read prices.py",
-        "Reading prices.py",
-        "failed: exit code 1",
-        "8 +     return sum(PRICES[name] * count for name, count in basket.items())",
-        "5/5 the whole shop: 6525",
-        "milk: shelf 3 counted",
-        "denied",
-        "cancelled",
-    ):
-        assert line in shown
-
-
-def test_a_terminal_gets_spinners_and_its_cursor_back(runs: dict[str, Future[Done]]) -> None:
-    shown = runs["terminal"].result().shown
+@pytest.mark.parametrize(("columns", "rows"), [(120, 40), (80, 24)])
+def test_it_fits_a_terminal_and_moves(columns: int, rows: int) -> None:
+    terminal = Terminal(["demo"], Path.cwd(), columns=columns, LC_ALL="C.UTF-8")
+    assert terminal.end() == 0
+    shown = terminal.text
     assert len(set("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏") & set(shown)) > 3
-    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
-    assert "✓ ◫ prices.py wird gelesen" in without_escapes(shown)
-    assert "Einmal erlauben" in without_escapes(shown)
-    rows = [without_escapes(row) for row in re.split(r"[\r\n]", shown)]
-    assert max(map(cell_len, rows)) <= COLUMNS
+    lines = [without_escapes(line) for line in re.split(r"[\r\n]+", shown)]
+    assert max(map(cell_len, lines)) <= columns
+    last = without_escapes(shown.rpartition("What your editor shows")[2])
+    assert last.count("\n") < rows - 2
+    assert ("╭" in shown) is (columns == 120)
 
 
-# Interrupted
-
-
-@linux
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM][: sized(2, 1)])
-def test_a_signal_ends_the_agent_and_its_command_and_removes_the_project(
-    number: signal.Signals, tmp_path: Path
-) -> None:
-    token = new_token()
-    env = {**os.environ, "CALLSHEET_TEST_TOKEN": token, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen(
-        [*CALLSHEET, "demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
-    ) as child:
-        assert child.stdout is not None
-        assert child.stderr is not None
-        seen = next(line for line in child.stdout if line.startswith("1/5"))  # it is running now
-        assert seen == "1/5 a loaf: 320\n"
-        assert len(with_token(token, but=child.pid)) >= 2  # the agent, and the command
-        assert list(tmp_path.glob("callsheet-demo-*"))
-        child.send_signal(number)
-        rest, errors = child.stdout.read(), child.stderr.read()
-        assert child.wait(timeout=30) == 128 + number
-    assert errors == ""
-    assert "cancelled" in rest
-    assert "callsheet check" not in rest
-    assert wait_until_gone(token) == []
-    assert not list(tmp_path.glob("callsheet-demo-*"))
+def test_every_language_shows_it_without_a_word_of_english() -> None:
+    german = demo(LC_ALL="de_DE.UTF-8")
+    assert "Suche nach „def total“ in src" in german
+    assert "Vollständig gemeldete Aufrufe" in german
+    for english in ("Calls", "Secrets", "blind\n", "Reading", "never", "Sent"):
+        assert english not in german
 
 
 @linux
-def test_a_reader_that_has_enough_ends_the_agent_too(tmp_path: Path) -> None:
+def test_a_signal_ends_both_agents_and_removes_the_directory(tmp_path: Path) -> None:
     token = new_token()
     env = {**os.environ, "CALLSHEET_TEST_TOKEN": token, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(
         [*CALLSHEET, "demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
     ) as child:
-        assert child.stdout is not None
         assert child.stderr is not None
-        child.stdout.readline()
-        child.stdout.close()
+        until = time.monotonic() + 20
+        while len(with_token(token, but=child.pid)) < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        child.send_signal(signal.SIGINT)
         assert child.stderr.read() == b""
-        assert child.wait(timeout=30) == 1
+        assert child.wait(timeout=30) == 130
     assert wait_until_gone(token) == []
     assert not list(tmp_path.glob("callsheet-demo-*"))
 
 
-@linux
-def test_an_agent_ends_when_the_demo_is_killed(tmp_path: Path) -> None:
-    token = new_token()
-    env = {**os.environ, "CALLSHEET_TEST_TOKEN": token, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen(
-        [*CALLSHEET, "demo"], stdout=subprocess.PIPE, text=True, env=env
-    ) as child:
-        assert child.stdout is not None
-        next(line for line in child.stdout if line.startswith("1/5"))
-        child.kill()
-    assert wait_until_gone(token, 10) == []
-
-
-# What it says
-
-
-def test_what_callsheet_check_finds_is_shown_and_exits_with_1(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    finding = Finding(
-        rule="lifecycle/no-end",
-        severity="error",
-        session=None,
-        call=None,
-        line=1,
-        field=None,
-        message="it never ended",
-    )
-    monkeypatch.setattr(demo, "SCENES", demo.SCENES[:1])
-    monkeypatch.setattr(Recording, "check", lambda *_, **__: [finding])
-    monkeypatch.setattr(sys, "argv", ["callsheet", "demo"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 1
-    assert "lifecycle/no-end: it never ended\n" in capsys.readouterr().out
-
-
-def test_an_agent_that_does_not_start_is_reported_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "msgspec.py").write_text("raise SystemExit('no msgspec')")
-    code = (
-        "import sys, callsheet.cli.demo, os;"
-        f"os.environ['PYTHONPATH'] = {str(tmp_path)!r};"
-        "from callsheet.cli import main; sys.argv = ['callsheet', 'demo']; main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 1
-    assert done.stderr == "callsheet: the agent has ended with 1; its stderr: no msgspec\n"
+def test_nothing_is_kept(tmp_path: Path) -> None:
+    history = tmp_path / "history.db"
+    demo(CALLSHEET_HISTORY=f"sqlite:///{history}")
+    assert not history.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import io
 import json
 import os
 import shlex
@@ -19,14 +20,14 @@ from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
-from rich.console import Console
 
 from callsheet import Session, ToolCallReport
 from callsheet.cli.amounts import ago
 from callsheet.cli.history import lookup
-from callsheet.cli.history.lists import call_table, short_ids
+from callsheet.cli.history.lists import short_id, show_table
+from callsheet.cli.output import Page
 from callsheet.history import Head, History, Query
-from callsheet.history.sqlite_file import VERSION
+from callsheet.history.sqlite import VERSION
 from callsheet.history.store import Store
 from callsheet.report.humanize import short_duration
 from callsheet.report.terminal import CallRecord
@@ -112,7 +113,7 @@ def test_filters_choose_calls(cli: Cli, options: list[str], tools: list[str]) ->
         (["prune", "--older-than", "30"], "expected a number and a unit"),
         (["prune", "--max-size", "much"], "500MB, 2GB"),
         (["prune", "--keep-calls", "1"], "pass --yes"),
-        (["prune", "--max-size", "80kB"], "an empty history takes 9"),
+        (["prune", "--max-size", "80kB"], "an empty history takes about"),
         (["forget", "BBBB"], "pass --yes"),
         (["forget", TWO], "pass --yes"),
         (["forget"], "SESSION"),
@@ -301,19 +302,29 @@ def test_on_a_terminal_every_call_is_one_row_of_its_width(
     assert len(rows) == 1 + 6
     assert sum("  exit code  " in row for row in rows) == 1
     assert sum("  timed out  " in row for row in rows) == 1
-    assert sum("just now" in row or "s ago" in row for row in rows) == 6
-    assert ("SESSION" in rows[0]) is (columns == 120)
+    assert sum("just now" in row or "s ago" in row for row in rows) == (6 if columns > 76 else 0)
 
 
-def rendered(calls: list[Head], width: int, now: float = 2000.0) -> list[str]:
+class Tty(io.StringIO):
+    """A terminal of which nobody knows the size but the environment."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def rendered(calls: list[Head], width: int) -> list[str]:
     """Return the rows of a table, its heading first."""
-    console = Console(width=width, color_system=None)
-    with console.capture() as captured:
-        console.print(call_table(calls, width, now))
-    return [row.rstrip() for row in captured.get().splitlines()]
+    stream = Tty()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", str(width))
+        patch.setenv("TERM", "xterm")
+        show_table(Page(stream), calls)
+    return [row.rstrip() for row in without_escapes(stream.getvalue()).splitlines()]
 
 
-@pytest.mark.parametrize("columns", [24, 30, 40, 50])
+@pytest.mark.parametrize("columns", [30, 40, 50])
 def test_on_a_narrow_terminal_every_call_has_its_title_and_its_id(columns: int) -> None:
     calls = [head(index, title="Reading some/long/path.py", name="search") for index in range(3)]
     names, *rows = rendered(calls, columns)
@@ -325,7 +336,7 @@ def test_on_a_narrow_terminal_every_call_has_its_title_and_its_id(columns: int) 
 
 def test_a_long_title_has_the_room_that_there_is() -> None:
     calls = [head(0, title="x" * 300), head(1)]
-    widths = [rendered(calls, width)[1].count("x") for width in (40, 80, 110, 180)]
+    widths = [rendered(calls, width)[1].count("x") for width in (40, 80, 110, 120)]
     assert widths == sorted(widths)
     assert widths[0] > 20
 
@@ -373,13 +384,9 @@ def test_no_row_is_wider_than_the_terminal_whatever_a_title_is() -> None:
         assert not any("\x1b" in row for row in rows)
 
 
-def test_ids_are_shortened_only_as_far_as_they_differ() -> None:
-    same = "0" * 12
-    keys = [f"call_A{same}", f"call_B{same}", "toolu_1"]
-    short = short_ids(keys)
-    assert short["toolu_1"] == "toolu_1"
-    assert len(set(short.values())) == 3
-    assert all(key.endswith(end) for key, end in short.items())
+def test_long_ids_are_shortened_to_their_end() -> None:
+    assert short_id("toolu_1") == "toolu_1"
+    assert short_id("call_01M7HAN69442ZCWESZFT4000001") == "T4000001"
 
 
 def test_times_are_reported_as_people_show_them() -> None:

@@ -14,6 +14,7 @@ from callsheet.cli import main
 from callsheet.cli.start import early
 from callsheet.tap.context import TapSettings
 from tests.support.processes import linux, new_token, wait_until_gone
+from tests.support.shells import Terminal
 
 CALLSHEET = [sys.executable, "-m", "callsheet"]
 
@@ -45,7 +46,7 @@ class Started:
 def started(monkeypatch: pytest.MonkeyPatch) -> Started:
     made = Started()
     monkeypatch.setattr("callsheet.tap.stdio.Between", made.start)
-    monkeypatch.setattr("callsheet.cli.tap.tap", made.tap)
+    monkeypatch.setattr("callsheet.tap.live.tap", made.tap)
     monkeypatch.setenv("CALLSHEET_HISTORY", "off")
     return made
 
@@ -182,3 +183,10 @@ def test_a_directory_for_recordings_is_made(tmp_path: Path) -> None:
     )
     assert done.returncode == 0
     assert len(list(folder.iterdir())) == 1
+
+
+def test_somebody_at_a_terminal_learns_what_this_is() -> None:
+    terminal = Terminal(["tap", "--history", "off", "--", "cat"], Path.cwd(), columns=100)
+    terminal.until("callsheet setup zed --tap AGENT")
+    terminal.type("\x04")
+    assert terminal.end() == 0

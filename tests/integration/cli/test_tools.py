@@ -89,7 +89,7 @@ def test_the_table_names_every_tool_and_every_argument() -> None:
 @pytest.mark.parametrize("name", list(BUILTIN))
 def test_the_usage_of_each_tool_names_all_that_it_needs(name: str) -> None:
     text = run(name).stdout
-    line = next(line for line in text.splitlines() if line.startswith(f"  callsheet call {name}"))
+    line = next(line for line in text.splitlines() if line.startswith(f"callsheet call {name}"))
     for argument in CONTRACT[name].split(", "):
         assert (f" {argument}=" in line) is (not argument.endswith("?"))
 
@@ -160,7 +160,7 @@ def test_types_defaults_and_needs_are_reported(capsys: pytest.CaptureFixture[str
     assert "timeout: 5 s" in full
     assert "- first\n- second" in full
     assert "It has a second paragraph that is broken by hand." in full
-    assert "      How odd." in full
+    assert "  How odd." in full
     assert "required" in full
     assert "default 3" in full
 

@@ -1,4 +1,4 @@
-"""A clock that jumps, forward or back, makes nothing old; what is old goes all the same, in the end."""
+"""A clock that is wrong for a few calls makes no others old; what is old goes all the same, in the end."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from callsheet.history import Query, Retention, Store
+from callsheet.history.retention import PROOF
 from tests.support import engines
 from tests.support.engines import batch, database, engine, postgres, store, url
 from tests.support.postgres import needs_postgres
@@ -56,14 +57,14 @@ class Use:
 
 async def test_what_is_old_goes_day_by_day(store: Store, clock: list[float]) -> None:
     use = Use(store, clock)
-    assert await use.days(90) == 0
+    assert await use.days(90 + PROOF) == 0
     assert await use.days(10) in (9, 10)
 
 
 @pytest.mark.parametrize(
     ("engine", "jump"),
     [
-        *(("sqlite", jump) for jump in (200, -200, 20_000, 30)),
+        *(("sqlite", jump) for jump in (200, 20_000, 30)),
         *(
             pytest.param("postgres", jump, marks=needs_postgres)
             for jump in ((200, 30) if FULL else (200,))
@@ -86,9 +87,9 @@ async def test_a_clock_that_jumps_and_comes_back_removes_nothing(
         clock[0] += 3600
         assert await use.call() == 0
     # Those of the wrong time block nothing, and go with their neighbours.
-    await use.days(110)
+    await use.days(120)
     left = store.stats(Query()).calls
-    assert 85 <= left <= 95 + (jump if 0 < jump < 90 else 0)
+    assert 85 <= left <= 95 + PROOF
 
 
 async def test_after_a_long_absence_what_is_old_goes_when_the_clock_has_proved_right(
@@ -97,8 +98,8 @@ async def test_after_a_long_absence_what_is_old_goes_when_the_clock_has_proved_r
     use = Use(store, clock)
     await use.days(20)
     clock[0] += 200 * DAY
-    assert await use.days(5) == 0
-    assert await use.days(5) == 20
+    assert await use.days(PROOF) == 0
+    assert await use.days(1) == 20
 
 
 async def test_calls_of_a_future_that_never_came_do_not_push_out_what_is_new(

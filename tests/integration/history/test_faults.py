@@ -20,7 +20,7 @@ import pytest
 
 from callsheet.history import History, HistoryError, Query, StoreUnavailable, spool, writer
 from callsheet.history import history as writing
-from callsheet.history import sqlite_file as opening
+from callsheet.history import sqlite as opening
 from callsheet.history.store import Store
 from callsheet.report.terminal import CallRecord
 from tests.support import ROOT
@@ -505,16 +505,16 @@ async def test_another_programs_database_is_not_written_to(kept: Kept) -> None:
 
 
 def size(waiting: writer.Writer) -> int:
-    """Return the bytes of the payloads that wait in memory."""
+    """Return how many rows wait in memory."""
     with waiting.busy:
-        return sum(len(row.payload) for _, row in waiting.rows.values())
+        return len(waiting.rows)
 
 
 async def test_what_waits_is_bounded_and_the_oldest_goes_first(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That is, what waits in memory, where it can't be spooled."""
-    monkeypatch.setattr(writer, "MOST_WAITING", 200_000)
+    monkeypatch.setattr(writer, "MOST_WAITING", 100)
     kept.file.parent.write_text("no directory")
     monkeypatch.setenv("XDG_DATA_HOME", str(kept.file.parent))
     for _ in range(10):
@@ -522,7 +522,7 @@ async def test_what_waits_is_bounded_and_the_oldest_goes_first(
         await kept.fails()
     async with asyncio.timeout(PATIENCE):
         waiting = kept.history._writer
-        while waiting.entries or size(waiting) > 200_000 or not kept.history.health.lost:
+        while waiting.entries or size(waiting) > 100 or not kept.history.health.lost:
             await asyncio.sleep(0.01)
     with waiting.busy:  # nothing is being encoded any more
         pass
@@ -542,7 +542,7 @@ async def test_what_waits_is_bounded_and_the_oldest_goes_first(
 async def test_what_is_too_much_for_the_memory_is_spooled(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "MOST_WAITING", 200_000)
+    monkeypatch.setattr(writer, "MOST_WAITING", 100)
     kept.file.parent.write_text("no directory")
     await asyncio.to_thread(kept.put)
     await kept.fails()
@@ -551,7 +551,7 @@ async def test_what_is_too_much_for_the_memory_is_spooled(
         await asyncio.sleep(0.1)
     assert kept.history.health.lost == 0
     async with asyncio.timeout(PATIENCE):
-        while size(kept.history._writer) > 200_000:
+        while size(kept.history._writer) > 100:
             await asyncio.sleep(0.01)
     kept.file.parent.unlink()
     await kept.catches_up()

@@ -160,8 +160,8 @@ def test_a_forked_child_keeps_its_own_and_leaves_its_parents(tmp_path: Path) -> 
 WRITER = """
     import asyncio, sys
     from callsheet import Session
-    from callsheet.history import History, history as writing, sqlite_file
-    writing.SOON = sqlite_file.BUSY = 60  # a machine that is busy is no reason to spool
+    from callsheet.history import History, history as writing, sqlite
+    writing.SOON = sqlite.BUSY = 60  # a machine that is busy is no reason to spool
     url, name, many = sys.argv[1], sys.argv[2], int(sys.argv[3])
     told = []
     async def main():
@@ -179,36 +179,32 @@ WRITER = """
     print(len(told), told)
 """
 READER = """
-    import asyncio, sys
+    import sys
     from pathlib import Path
     from callsheet.history import Query, store_at
-    async def main():
-        while not Path(sys.argv[1].removeprefix("sqlite:///")).exists():
-            await asyncio.sleep(0.01)
-        store = store_at(sys.argv[1])
-        for _ in range(500):
-            try:
-                store.open(write=False)
-                break
-            except Exception:
-                await asyncio.sleep(0.01)
-        seen = 0
-        while not Path(sys.argv[2]).exists():
-            calls = store.calls(Query(limit=30))
-            for call in calls:
-                assert call.record.report.raw_input["text"] == "shared " * 2000
-            seen += len(calls)
-            store.heads(Query(search="echo", limit=5))
-            store.stats(Query())
-        print(seen)
-        store.close()
-    asyncio.run(main())
+    store = store_at(sys.argv[1])
+    store.open(write=False)
+    print("open", flush=True)
+    seen, ended = 0, False
+    while not ended:  # once more after the end: a reader that was never scheduled before sees calls, too
+        ended = Path(sys.argv[2]).exists()
+        calls = store.calls(Query(limit=30))
+        for call in calls:
+            assert call.record.report.raw_input["text"] == "shared " * 2000
+        seen += len(calls)
+        store.heads(Query(search="echo", limit=5))
+        store.stats(Query())
+    print(seen)
+    store.close()
 """
 
 
 def test_four_processes_write_and_two_read_at_once(tmp_path: Path) -> None:
     many, url, end = sized(400, 40), f"sqlite:///{tmp_path}/history.sqlite", tmp_path / "end"
+    with store_in(tmp_path):  # readers open a history that is there
+        pass
     readers = [start(READER, url, str(end)) for _ in range(2)]
+    assert [reader.stdout.readline() for reader in readers if reader.stdout] == ["open\n"] * 2
     writers = [start(WRITER, url, f"w{n}", str(many)) for n in range(4)]
     try:
         outs = [finish(writer, 120) for writer in writers]

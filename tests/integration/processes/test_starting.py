@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from callsheet.tools import ripgrep
 from callsheet.tools.mcp import McpServer
-from callsheet.tools.mcp.transports import PipeLink
-from callsheet.tools.search import ripgrep
+from callsheet.tools.mcp.stdio_transport import StdioTransport
 from tests.support.processes import linux, new_token, wait_until_gone
 
 TURNS = 12
@@ -23,9 +23,13 @@ async def search(command: str) -> None:
 
 
 async def server(command: str) -> None:
-    link = PipeLink(McpServer("sh", command="sh", args=["-c", command]), "/")
-    async with link.streams():
-        await link.over
+    config = McpServer("sh", command="sh", args=["-c", command])
+    transport = StdioTransport(config, "/", lambda _: None, lambda _: None)
+    try:
+        await transport.start()
+        await asyncio.sleep(60)
+    finally:
+        await transport.close()
 
 
 @linux
@@ -33,7 +37,7 @@ async def server(command: str) -> None:
 async def test_a_cancel_at_any_moment_of_a_start_leaves_nothing(
     start: Callable[[str], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("callsheet.tools.mcp.transports.GRACE", 0.05)
+    monkeypatch.setattr("callsheet.tools.mcp.stdio_transport.GRACE", 0.05)
     token = new_token()
     for turns in range(TURNS):
         task = asyncio.ensure_future(start(f"sleep {token} & sleep {token}"))

@@ -28,7 +28,7 @@ LEFT = {
     # It tells how many tokens are used before there is a session: not ours to put elsewhere.
     "mistral-vibe": {"order/news-before-session"},
 }
-"""Warnings that stay, by agent: what was never told can't be shown. docs/tap.md lists them, too."""
+"""Warnings that stay, by agent: what was never told can't be shown. docs/explanation/tap.md lists them, too."""
 
 
 def repaired(data: bytes) -> tuple[bytes, Repairs]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 
 from callsheet.testing import AgentClient, AgentError, AgentGone, assert_every_call_ended
-from tests.support import schemas
+from tests.support import SUPPORT, schemas
 
 AGENT = [sys.executable, "-m", "callsheet", "agent"]
 
@@ -200,7 +200,8 @@ async def test_a_watcher_that_fails_stops_whoever_waits() -> None:
 async def test_several_questions_are_one_state_and_a_living_session_can_be_gone_on_with(
     tmp_path: Path,
 ) -> None:
-    command = [*AGENT, "--protocol", "2"]
+    handler = str(SUPPORT / "parallel_palette.py:ParallelPalette")
+    command = [*AGENT, "--protocol", "2", "--handler", handler]
     waiting: list[asyncio.Future[str]] = []
 
     async def decide(params: dict[str, Any]) -> str:

@@ -20,11 +20,11 @@ import pytest_asyncio
 
 from callsheet import Session, ToolResult
 from callsheet.testing import Recorder, check_tool
+from callsheet.tools.builtin.fetch import to_text
 from callsheet.tools.errors import InvalidArguments, NotPermitted
 from callsheet.tools.session import ToolSettings
 from callsheet.tools.web import addresses, http_client
 from callsheet.tools.web.addresses import AllowedHosts, addresses_of, why_refused
-from callsheet.tools.web.bodies import to_text
 from callsheet.tools.web.http_client import follow, make_request
 from tests.support.needs import needs
 from tests.support.websites import Asked, Site, Write, answer, redirect
@@ -46,7 +46,8 @@ async def fetch(
 
 
 def limits(monkeypatch: pytest.MonkeyPatch, **changed: Any) -> None:
-    monkeypatch.setattr("callsheet.tools.builtin.fetch.LIMITS", http_client.FetchLimits(**changed))
+    for name, value in changed.items():
+        monkeypatch.setattr(http_client, name.upper(), value)
 
 
 # What comes back
@@ -536,7 +537,7 @@ def test_a_request_without_a_host_is_refused() -> None:
         make_request("GET", "http:path", {}, None)
 
 
-# FetchLimits
+# Limits
 
 
 async def test_a_large_answer_is_cut_and_not_taken_whole(

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from callsheet import Session, ToolResult
-from callsheet.tools.fs.dirfd import NO_LINK
+from callsheet.tools.files.dirfd import NO_LINK
 from tests.support.processes import linux
 from tests.support.sizes import sized
 

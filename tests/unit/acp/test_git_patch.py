@@ -88,7 +88,7 @@ def test_what_is_too_large_to_be_matched_at_once_is_still_matched_truly(
     old: list[str], new: list[str]
 ) -> None:
     with mock.patch.object(git_patch, "MATCH_UP_TO", 4):
-        opcodes = git_patch._opcodes(old, new)
+        opcodes = git_patch._Matcher(None, old, new, autojunk=False).get_opcodes()
     made: list[str] = []
     seen = 0
     for tag, i, j, k, m in opcodes:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from callsheet.check.engine import RecordingChecker, check_stream
+from callsheet.check.finding import Finding
 from callsheet.check.rules import RULES
 from callsheet.check.rules.clients import MANY_LOCATIONS
 from callsheet.observe import calls
@@ -303,11 +304,15 @@ def test_each_call_that_is_over_is_reported_once_be_it_let_go_or_not(
     monkeypatch.setattr(calls, "KEEP_ENDED", 10)
     lines = [{**CALL, "tool_call": f"c{n}", "status": "completed"} for n in range(50)]
     over: list[str] = []
-    checker = RecordingChecker((), on_over=lambda one: over.append(one.call.id))
+    found: list[Finding] = []
+    checker = RecordingChecker(
+        (), on_finding=found.append, on_over=lambda one: over.append(one.call.id)
+    )
     *before, last = read_lines(io.BytesIO(told(*lines)))
     for line in before:
-        assert not list(checker.feed(line))
+        checker.feed(line)
     assert over == [f"c{n}" for n in range(40)]
-    list(checker.feed(last))
-    list(checker.finish())
+    checker.feed(last)
+    checker.finish()
+    assert not found
     assert sorted(over) == sorted(f"c{n}" for n in range(50))

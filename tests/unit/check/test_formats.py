@@ -35,7 +35,7 @@ from callsheet.check.runner import (
     find,
     named,
 )
-from callsheet.check.scorecard import markdown, rows
+from callsheet.check.scorecard import HEADS, markdown, rows
 from callsheet.observe.events import CallClosed, RecordingEnded, UpdateArrived
 from tests.support.made_recordings import RECORDINGS, content, told
 
@@ -308,11 +308,18 @@ def test_the_card_counts_by_agent_and_tool() -> None:
     _, outcome = run([source(data)], rules=(NAMED, SECRET))
     table = {row.name: row.cells for row in rows(outcome.summary)}
     assert table["example 1"][:4] == ("3", "67 %", "67 %", "33 %")
-    assert table["example 1"][5] == "1"
-    assert table["read"] == ("2", "50 %", "100 %", "50 %", "–", "1")
+    assert table["example 1"][6] == "1"
+    assert table["read"] == ("2", "50 %", "100 %", "50 %", "0", "–", "1")
     assert table["(execute)"][:4] == ("1", "100 %", "0 %", "0 %")
-    wire = float(table["(execute)"][4].rstrip("×"))
+    wire = float(table["(execute)"][5].rstrip("×"))
     assert 2.0 < wire < 2.2
+
+
+def test_advice_counts_apart_from_what_is_wrong() -> None:
+    _, outcome = run([source(told(CALL))], rules=(EACH,))
+    row = next(rows(outcome.summary))
+    card = dict(zip(HEADS, row.cells, strict=True))
+    assert (card["calls"], card["clean"], card["advice"]) == ("1", "100 %", "1")
 
 
 def test_what_no_rule_looked_for_is_not_said() -> None:
@@ -332,7 +339,7 @@ def test_the_card_is_a_table_of_markdown_that_names_can_not_break() -> None:
     _, outcome = run([source(data)])
     lines = markdown(outcome.summary, totals(outcome)).splitlines()
     table = lines[: lines.index("")]
-    assert all(re.sub(r"\\.", "", line).count("|") == 8 for line in table)
+    assert all(re.sub(r"\\.", "", line).count("|") == 9 for line in table)
     assert "<img>" not in re.sub(r"\\.", "", "\n".join(table))
 
 

@@ -27,8 +27,7 @@ from callsheet.cli.cards.body import (
     output_lines,
     text_lines,
 )
-from callsheet.cli.cards.card import ICONS, MARKS, ended_card, live_card
-from callsheet.cli.cards.terminal import TerminalBoard
+from callsheet.cli.cards.card import ICONS, MARKS, TerminalBoard, ended_card, live_card
 from callsheet.cli.output import path_text, visible
 from callsheet.report.humanize import bytes_text, duration_text
 from callsheet.report.terminal import TerminalState

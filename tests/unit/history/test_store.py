@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callsheet.history import BadUrl, HistoryError, NotKept, Query, StoreTooNew, sqlite_file
+from callsheet.history import BadUrl, HistoryError, NotKept, Query, StoreTooNew, sqlite
 from callsheet.history.rows import Head
 from callsheet.history.store import Store
 from callsheet.report.status import Reason
@@ -332,29 +332,29 @@ def test_a_file_that_is_just_being_begun_is_nobody_elses(
 ) -> None:
     file = tmp_path / "history.sqlite"
     file.touch()
-    connection, said = sqlite_file.connection, 0
+    connection, said = sqlite.connection, 0
 
-    def traced(named: Path, how: str = "") -> sqlite3.Connection:
+    def traced(named: Path, mode: str) -> sqlite3.Connection:
         def before(_: str) -> None:
             nonlocal said
             said += 1
             if said == moment + 1:
                 with monkeypatch.context() as patch:
-                    patch.setattr(sqlite_file, "connection", impatient)
-                    patch.setattr(sqlite_file, "BUSY", 0.0)
+                    patch.setattr(sqlite, "connection", impatient)
+                    patch.setattr(sqlite, "BUSY", 0.0)
                     with suppress(HistoryError):  # it is our turn
                         store_of(file).open(write=False)
 
-        db = connection(named, how)
+        db = connection(named, mode)
         db.set_trace_callback(before)
         return db
 
-    def impatient(named: Path, how: str = "") -> sqlite3.Connection:
-        db = connection(named, how)
+    def impatient(named: Path, mode: str) -> sqlite3.Connection:
+        db = connection(named, mode)
         db.execute("PRAGMA busy_timeout = 0")
         return db
 
-    monkeypatch.setattr(sqlite_file, "connection", traced)
+    monkeypatch.setattr(sqlite, "connection", traced)
     store = store_of(file)
     store.open(write=write)
     assert count(store, "calls") == 0

@@ -65,7 +65,7 @@ def in_tool(line: str, returns: str = "") -> str:
             'r = ToolResult.error(i, "t", m)',
         ),
         (
-            'r = ToolResult(call_id=i, tool_name="t", success=False, output=o, error=e or None)',
+            'r = ToolResult(call_id=i, tool_name="t", success=False, output=o, error=e)',
             'r = ToolResult.error(i, "t", e, output=o)',
         ),
         (
@@ -77,20 +77,8 @@ def in_tool(line: str, returns: str = "") -> str:
             'r = ToolResult.success(i, "t", "x").with_all_metadata({"a": 1, **m})',
         ),
         (
-            'r = ToolResult(i, "t", True, "x", metadata=m or {})',
-            'r = ToolResult.success(i, "t", "x").with_all_metadata(m or {})',
-        ),
-        (
             'r = ToolResult(i, "t", True, "x", content=[a, *b])',
             'r = ToolResult.success(i, "t", "x").with_content(a, *b)',
-        ),
-        (
-            'r = ToolResult(i, "t", ok, o, e, c)',
-            'r = (ToolResult.success(i, "t", o) if ok else ToolResult.error(i, "t", e, output=o)).with_exit_code(c)',
-        ),
-        (
-            'r = ToolResult(i, "t", a if b else c, o, o)',
-            'r = (ToolResult.success(i, "t", o) if (a if b else c) else ToolResult.error(i, "t", o))',
         ),
         (
             'r = [ToolResult(i, "t", True, ToolResult(i, "u", True, "x").output)]',
@@ -152,17 +140,17 @@ def test_aliases_stay_as_they_are_written() -> None:
         ('return ToolResult(call.id, "t", True)', "no output"),
         ('return ToolResult(call.id, "t", True, x, "but")', "success with an error"),
         ('return ToolResult(call.id, "t", False)', "no message"),
-        ('return ToolResult(call.id, "t", x == 3, x)', "no message for when it fails"),
-        ('return ToolResult(call.id, "t", output=x)', "can't be seen"),
-        ('return ToolResult(call.id, "t", True, [x])', "its text is data"),
-        ('return ToolResult(call.id, "t", True, x, metadata=x)', "may be None"),
+        ('return ToolResult(call.id, "t", x == 3, x)', "whether it's a success"),
+        ('return ToolResult(call.id, "t", output=x)', "whether it's a success"),
+        ('return ToolResult(call.id, "t", True, [x])', "its output is data"),
+        ('return ToolResult(call.id, "t", True, x, metadata=x or {})', "metadata"),
         ('return ToolResult(call.id, "t", True, x, exit_code=None if x else 3)', "may be None"),
         ('return ToolResult(call.id, "t", True, x, content=x)', "content"),
         ("return f\"{ToolResult(call.id, 't', True, x)}\"", "f-string"),
         ('return {"success": True, "output": x, "rows": 3}', "which of its keys are metadata"),
         ('return ToolResult(i(), "t", True, (yield 1), metadata={"a": (yield 2)})', "order"),
         ('return ToolResult(call.id, "t", True, x,  # why\n)', "comments"),
-        ('return ToolResult(call.id, "t", False, error=x if f() else None)', "left out"),
+        ('return ToolResult(call.id, "t", False, error=x if f() else None)', "may be None"),
         (
             'return ToolResult(call.id, "t", metadata={"a": (yield 2)}, output=(yield 1), success=True)',
             "order",
@@ -177,7 +165,7 @@ def test_what_needs_a_decision_is_left_alone_and_shows_why(line: str, why: str) 
     start = TOOL.format("")
     code = HEAD + start + textwrap.indent(line, "    ") + "\n"
     hits = [finding for finding in lint_text(code) if finding.rule == "result/by-hand"]
-    assert [finding.fixable for finding in hits] == [False]
+    assert [finding.new is not None for finding in hits] == [False]
     assert why in hits[0].fix
     assert fix_text(code).text == code
 
@@ -238,14 +226,14 @@ TEXTS = st.sampled_from(
     ['"done"', "f'{word} é'", "(\n    'a'\n    'b'\n)", "word", "word + '#'", '"""x\ny"""']
 )
 METADATA = st.sampled_from(
-    ["{}", "None", "{'a': 1}", "{'a': [1, (2)], 'b': word}", "{**facts, 'c': None}", "dict(facts)"]
+    ["{}", "None", "{'a': 1}", "{'a': [1, (2)], 'b': word}", "{**facts, 'c': None}"]
 )
 
 
 @st.composite
 def constructions(draw: st.DrawFn) -> str:
     """Draw a `ToolResult(…)` as people write it."""
-    success = draw(st.sampled_from(["True", "False", "number == 3", "not number", "(number > 2)"]))
+    success = draw(st.sampled_from(["True", "False"]))
     given = {"call_id": '"c" + word', "tool_name": "'t'", "success": success}
     if success != "True":
         given["error"] = draw(TEXTS)

@@ -14,6 +14,7 @@ import pytest
 
 from callsheet import Peer, PipeSink, Session, ToolCallReport
 from callsheet.runtime.sanitizer import GuardSettings
+from callsheet.runtime.send_queue import SendQueue
 from callsheet.testing import (
     FakeClock,
     Recorder,
@@ -205,9 +206,7 @@ async def test_a_slow_consumer_that_takes_something_is_not_given_up() -> None:
 
 
 async def test_a_consumer_too_far_behind_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    from callsheet.runtime import consumer
-
-    monkeypatch.setattr(consumer, "MAX_WEIGHT", 100_000)
+    monkeypatch.setattr(SendQueue, "MAX_WEIGHT", 100_000)
     gate, good = Gate(), Recorder()
     async with Session(sinks=[gate, good], dead_after=60) as session:
         session.call("first", {}).__enter__().succeed()
@@ -224,9 +223,7 @@ async def test_a_consumer_too_far_behind_is_given_up(monkeypatch: pytest.MonkeyP
 async def test_a_tool_that_never_lets_the_loop_turn_costs_no_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from callsheet.runtime import consumer
-
-    monkeypatch.setattr(consumer, "MAX_WEIGHT", 100_000)
+    monkeypatch.setattr(SendQueue, "MAX_WEIGHT", 100_000)
     recorder = Recorder()
     async with Session(sinks=[recorder]) as session:
         most = 0

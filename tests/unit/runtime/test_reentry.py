@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from callsheet import Peer, Session, ToolCallStatus
-from callsheet.runtime import consumer, send_queue
 from callsheet.runtime.pipes import PipeWriter
+from callsheet.runtime.send_queue import SendQueue
 from callsheet.testing import Recorder, assert_every_call_ended
 
 
@@ -134,8 +134,7 @@ async def test_giving_up_one_session_leaves_the_pipe_to_the_others() -> None:
 async def test_threads_cost_no_memory_while_the_loop_is_blocked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in (consumer, send_queue):
-        monkeypatch.setattr(module, "MAX_WEIGHT", 100_000)
+    monkeypatch.setattr(SendQueue, "MAX_WEIGHT", 100_000)
     recorder = Recorder()
     async with Session(sinks=[recorder]) as session:
 

@@ -386,15 +386,6 @@ def test_a_yes_to_nothing_that_is_known_leaves_no_failure() -> None:
     assert {status for _, status in ends(tap)} == {"completed"}
 
 
-def test_an_input_that_a_permission_request_shows_as_a_text_is_read() -> None:
-    """As minion does."""
-    shown = words("Tool: bash\nInput: {'command': 'make it'}")
-    *_, question = Tapped().agent(asked("q", title="Permission: bash", content=shown)).heard()
-    call = question["params"]["toolCall"]
-    assert call["rawInput"] == {"command": "make it"}
-    assert call["title"] == "Running `make it`"
-
-
 def test_a_result_that_is_a_text_of_json_reports_how_a_command_ended() -> None:
     shell = {"title": "Running bash", "kind": "execute", "rawInput": {"command": "nosuch"}}
     raw = '{"status": "failed", "exit_code": 127, "output": "not found"}'

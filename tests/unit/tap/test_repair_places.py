@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.drafts import CWD, Told, diff, text
+from tests.support.drafts import Told, diff, text
 
 
 def paths(told: Told) -> list[str]:
@@ -104,11 +104,10 @@ def test_what_no_editor_can_open_is_no_location() -> None:
     ("told", "place"),
     [
         ("/a.py", {"path": "/a.py"}),
-        ({"path": "/a.py", "line": "3"}, {"path": "/a.py", "line": 3}),
+        ({"path": "/a.py", "line": "3"}, {"path": "/a.py"}),
         ({"path": "/a.py", "line": -1}, {"path": "/a.py"}),
         ({"path": "/a.py", "line": 1.5, "_meta": {}}, {"path": "/a.py", "_meta": {}}),
-        ({"uri": "file:///a.py"}, {"path": "/a.py"}),
-        ({"filePath": "/a.py", "line": 2}, {"path": "/a.py", "line": 2}),
+        ({"path": "file:///a.py"}, {"path": "/a.py"}),
     ],
 )
 def test_a_place_that_is_not_in_form_is_one_all_the_same(told: Any, place: Any) -> None:
@@ -175,12 +174,3 @@ def test_a_permission_request_reports_the_kind() -> None:
     assert kind(Told().call(title="Working").ask(kind="delete")) == "delete"
     assert kind(Told().call(title="Working", kind="edit").ask(kind="delete")) == "edit"
     assert kind(Told().call(title="Working", kind="read").ask(kind="delete")) == "delete"
-
-
-def test_a_diff_that_says_only_the_end_of_a_path_is_of_the_file_that_the_input_names() -> None:
-    given = {"file_path": f"{CWD}/src/new.py", "content": "x"}
-    draft = Told().call(kind="edit", rawInput=given, content=[diff("new.py", "x")]).draft()
-    assert [item["path"] for item in draft.content] == [f"{CWD}/src/new.py"]
-    assert [place["path"] for place in draft.locations] == [f"{CWD}/src/new.py"]
-    other = Told().call(kind="edit", rawInput=given, content=[diff("w.py", "x")]).draft()
-    assert [item["path"] for item in other.content] == [f"{CWD}/w.py"]

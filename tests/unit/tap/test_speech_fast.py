@@ -72,7 +72,7 @@ def test_no_secret_is_shown_however_it_is_split(place: str) -> None:
 @given(texts, st.integers(0, 400))
 def test_what_is_harmless_at_a_glance_is_passed_by_a_stream_too(text: str, end: int) -> None:
     data = text[:end].encode("utf-8", "surrogatepass")
-    if not KNOWING.quick_check().passes(data):
+    if not KNOWING.is_harmless(data):
         return
     stream = KNOWING.stream()
     out = stream.feed(data)
@@ -86,9 +86,9 @@ def test_what_is_harmless_at_a_glance_is_passed_by_a_stream_too(text: str, end: 
 
 def test_a_rule_that_reaches_over_a_space_is_found_across_pieces() -> None:
     rule = Rule("odd", "[0-9]{4} [0-9]{4}")
-    check = Redactor([*default_rules(), rule]).quick_check()
-    assert [check.passes(piece) for piece in (b"It is 12", b"34", b" 56")] == [True] * 3
-    assert not check.passes(b"78")
+    check = Redactor([*default_rules(), rule])
+    assert all(map(check.is_harmless, (b"It is 12", b"It is 1234", b"It is 1234 56")))
+    assert not check.is_harmless(b"It is 1234 5678")
 
 
 def test_talk_about_code_passes_at_a_glance() -> None:
@@ -98,8 +98,10 @@ def test_talk_about_code_passes_at_a_glance() -> None:
         " implementation of passing tests.\n\n- a well-known pattern\n- the account's login page\n"
     )
     for _ in range(20):
-        check = ALL.quick_check()
-        assert all(check.passes(part.encode()) for part in split(talk, pick))
+        text = ""
+        for part in split(talk, pick):
+            text += part
+            assert ALL.is_harmless(text[-256:].encode())
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from callsheet.tools.errors import InvalidArguments, NotPermitted
-from callsheet.tools.fs.dirfd import open_directory, open_regular, parent_of, remove_made
+from callsheet.tools.files.dirfd import open_directory, open_regular, parent_of, remove_made
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from callsheet import Session, ToolResult
 from callsheet.testing import check_tool
-from callsheet.tools.search.globs import compile_glob
+from callsheet.tools.globs import compile_glob
 
 
 @pytest.fixture

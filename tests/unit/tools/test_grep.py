@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from callsheet import Session, ToolResult
 from callsheet.testing import Recorder, check_tool
-from callsheet.tools.search import ripgrep
-from callsheet.tools.search.globs import path_filter
-from callsheet.tools.search.matches import render, search
-from callsheet.tools.search.ripgrep import LineQuery
+from callsheet.tools import ripgrep
+from callsheet.tools.builtin.grep import render, search
+from callsheet.tools.globs import path_filter
+from callsheet.tools.ripgrep import LineQuery
 from tests.support.files import Trees, reachable, without_rights
 from tests.support.processes import new_token, wait_until_gone, with_token
 from tests.support.sizes import fewer

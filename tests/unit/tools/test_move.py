@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,7 +15,8 @@ import pytest
 
 from callsheet import Session, ToolResult
 from callsheet.testing import Recorder, check_tool
-from callsheet.tools.fs import trees
+
+module = import_module("callsheet.tools.builtin.move")
 
 
 def names_in(path: Path) -> list[str]:
@@ -123,7 +125,7 @@ async def test_files_links_and_directories_are_moved_with_and_without_hard_links
     assert names_in(tmp_path) == ["new_d", "new_f", "new_l"]
     assert (tmp_path / "new_f").stat().st_nlink == 1
     assert (tmp_path / "new_l").readlink() == Path("nowhere")
-    monkeypatch.setattr(trees.os, "link", refuse)
+    monkeypatch.setattr(module.os, "link", refuse)
     assert (await move(tmp_path, "new_f", "f")).success
     assert not (await move(tmp_path, "f", "new_d")).success
 
@@ -135,7 +137,7 @@ def test_of_many_movers_to_one_name_one_wins(tmp_path: Path) -> None:
     def run(name: str) -> None:
         barrier.wait()
         try:
-            trees.rename_new(fd, name, fd, "target")
+            module.rename_new(fd, name, fd, "target")
         except FileExistsError:
             return
         wins.append(name)
@@ -245,10 +247,10 @@ def test_another_spelling_of_the_same_entry_is_renamed(
     """As on a file system that doesn't tell upper from lower case, which is rarely at hand."""
     (tmp_path / "name").write_text("n")
     real = os.stat
-    monkeypatch.setattr(trees.os, "stat", lambda _, **named: real("name", **named))
+    monkeypatch.setattr(module.os, "stat", lambda _, **named: real("name", **named))
     fd = os.open(tmp_path, os.O_RDONLY)
     try:
-        trees.rename_new(fd, "name", fd, "NAME")
+        module.rename_new(fd, "name", fd, "NAME")
     finally:
         os.close(fd)
     monkeypatch.undo()

@@ -16,9 +16,9 @@ from callsheet import Session
 from callsheet.report.content import ImageContent
 from callsheet.testing import Recorder
 from callsheet.tools.errors import InvalidArguments, NotPermitted
+from callsheet.tools.files.dirfd import open_regular
 from callsheet.tools.files.document import explained
 from callsheet.tools.files.text_encoding import codec_of
-from callsheet.tools.fs.dirfd import open_regular
 from callsheet.tools.workspace import Workspace
 from tests.support.files import shown, without_rights
 

@@ -20,8 +20,8 @@ from callsheet import Session
 from callsheet.report.content import DiffContent
 from callsheet.testing import Recorder
 from callsheet.tools.errors import Cancelled, ExecutionFailed
-from callsheet.tools.files import atomic
-from callsheet.tools.files.atomic import replace_file, run_to_end
+from callsheet.tools.files import document
+from callsheet.tools.files.document import replace_file, run_to_end
 from callsheet.tools.files.text_encoding import codec_of, newline_of, with_newlines
 from tests.support.files import without_rights
 
@@ -353,7 +353,7 @@ def test_nothing_is_left_behind_if_the_disk_is_full(
     def full(handle: int, data: bytes) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(atomic.os, "write", full)
+    monkeypatch.setattr(document.os, "write", full)
     with pytest.raises(OSError, match="No space"):
         replace_file(path, b"mine", path.stat(), lambda: None)
     monkeypatch.undo()

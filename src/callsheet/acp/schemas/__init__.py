@@ -39,13 +39,17 @@ def definition(version: int, what: tuple[str, bool]) -> Definition | None:
     if name is None:
         return None
     needs = _definitions(version)[name].get("required")
-    return Definition(name, partial(is_valid, version, name), not needs)
+    return Definition(name, partial(_is_valid, validator(version, name).is_valid), not needs)
 
 
 def is_valid(version: int, name: str, value: Any) -> bool:
     """Return whether a value matches its definition. One that is nested too deeply to check does not."""
+    return _is_valid(validator(version, name).is_valid, value)
+
+
+def _is_valid(judge: Callable[[Any], bool], value: Any) -> bool:
     try:
-        return validator(version, name).is_valid(value)
+        return judge(value)
     except ValueError:
         return False
 

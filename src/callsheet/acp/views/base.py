@@ -169,23 +169,11 @@ class SeenTerminals(dict[str, SeenTerminal]):
         """Return what the peer has seen of a terminal. An unknown terminal is added."""
         found = self.get(state.terminal_id)
         if found is None:
+            if len(self) >= KEEP_TERMINALS:
+                oldest = next((key for key, seen in self.items() if not seen.lives), "")
+                self.pop(oldest, None)
             found = self[state.terminal_id] = SeenTerminal(state.epoch)
-            if len(self) > KEEP_TERMINALS:
-                self._forget_one()
         return found
-
-    def _forget_one(self) -> None:
-        """Forget the oldest terminal that no live call shows.
-
-        Terminals of live calls go to the back. Only a few are tried, so that the cost stays constant even
-        if nearly all of them belong to live calls; the table then grows by one.
-        """
-        for _ in range(8):
-            oldest = next(iter(self))
-            seen = self.pop(oldest)
-            if not seen.lives:
-                return
-            self[oldest] = seen
 
 
 TerminalOf: TypeAlias = Callable[[str], TerminalState | None]

@@ -1,7 +1,7 @@
 """All rules: the functions of the modules here, together with their texts in `rules.toml`.
 
 To add a rule, write a function with `@rule("category/name", EventType)` in the module of its subject, and
-its texts under the same id in `rules.toml`; then run `make diagrams`, which lists it in docs/check.md.
+its texts under the same id in `rules.toml`; then run `make docs`, which lists it in docs/reference/rules.md.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ def _load() -> Iterator[CheckRule]:
     if lone := CHECKS.keys() ^ table.keys():
         raise LookupError(f"a function or its texts in rules.toml are missing: {sorted(lone)}")
     for rule_id, texts in table.items():
-        events, check = CHECKS[rule_id]
         for_clients = tuple[str, ...](texts.pop("clients", ()))
-        yield CheckRule(id=rule_id, events=events, check=check, clients=for_clients, **texts)
+        yield CheckRule(id=rule_id, clients=for_clients, **CHECKS[rule_id], **texts)
 
 
 RULES: tuple[CheckRule, ...] = tuple(_load())

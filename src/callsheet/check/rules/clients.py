@@ -108,7 +108,7 @@ def rewrites_a_card(event: CallBegan) -> Violation | None:
 # What the card shows
 
 
-@rule("client/zed-markdown-title", UpdateArrived)
+@rule("client/zed-markdown-title", UpdateArrived, fields=["title"])
 def title_is_markdown(event: UpdateArrived) -> Violation | None:
     """Find a title of which Zed's Markdown swallows characters."""
     title = text(event.update.get("title"))
@@ -169,7 +169,7 @@ def output_is_hidden(event: UpdateApplied) -> Violation | None:
 # Following
 
 
-@rule("client/zed-follow-nowhere", UpdateArrived)
+@rule("client/zed-follow-nowhere", UpdateArrived, fields=["locations"])
 def follow_goes_nowhere(event: UpdateArrived) -> Violation | None:
     """Find locations of which the last, which moves follow, can't be opened."""
     paths = _new_paths(event)
@@ -186,7 +186,7 @@ def follow_goes_nowhere(event: UpdateArrived) -> Violation | None:
     return None
 
 
-@rule("client/zed-many-locations", UpdateArrived)
+@rule("client/zed-many-locations", UpdateArrived, fields=["locations"])
 def too_many_locations(event: UpdateArrived) -> Violation | None:
     """Find more locations than anybody wants to have opened."""
     count = len(_new_paths(event))
@@ -213,7 +213,7 @@ def _is_in(path: str, cwd: str) -> bool:
 # Terminals
 
 
-@rule("client/zed-unknown-terminal", UpdateArrived)
+@rule("client/zed-unknown-terminal", UpdateArrived, fields=["content"])
 def unknown_terminal(event: UpdateArrived) -> list[Violation]:
     """Find terminals in content that Zed knows nothing of."""
     connection = event.connection
@@ -261,7 +261,7 @@ def no_live_output(event: CallClosed) -> Violation | None:
 _NO_OLD_TEXT = "its diff has no oldText, so Toad does not show it"
 
 
-@rule("client/toad-no-diff", UpdateArrived)
+@rule("client/toad-no-diff", UpdateArrived, fields=["content"])
 def diff_is_not_shown(event: UpdateArrived) -> list[Violation]:
     """Find diffs without the key `oldText`."""
     if event.connection.is_v2:

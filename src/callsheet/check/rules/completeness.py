@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from callsheet.check.finding import Violation, quoted, rule
-from callsheet.check.second_opinion import failure_of
 from callsheet.observe.events import CallClosed, PermissionAsked, UpdateArrived
 from callsheet.observe.evidence import (
     error_in,
@@ -22,7 +21,7 @@ from callsheet.observe.evidence import (
     raw_text,
     texts,
 )
-from callsheet.observe.exit_codes import CommandExit, exit_of
+from callsheet.observe.exit_codes import exit_of
 from callsheet.observe.model import ApprovalRequest, ObservedCall, many, obj, text
 from callsheet.observe.tool_identity import (
     NO_KIND,
@@ -131,7 +130,7 @@ def _lacks_to_the_end(call: ObservedCall) -> bool:
     return call.status == "completed" and needs_input(call)
 
 
-@rule("complete/input-as-text", UpdateArrived)
+@rule("complete/input-as-text", UpdateArrived, fields=["rawInput"], screen=True)
 def text_of_json(event: UpdateArrived) -> Violation | None:
     """Find an input that is JSON encoded as a string. It is reported once per call."""
     raw = event.update.get("rawInput")
@@ -143,7 +142,7 @@ def text_of_json(event: UpdateArrived) -> Violation | None:
     return Violation("it is an object, written as a text", "update.rawInput")
 
 
-@rule("complete/asked-input-as-text", PermissionAsked)
+@rule("complete/asked-input-as-text", PermissionAsked, screen=True)
 def asked_as_json(event: PermissionAsked) -> Violation | None:
     """Find the same in a request for permission."""
     question = event.question
@@ -245,14 +244,10 @@ def exit_code_hidden(event: CallClosed) -> Violation | None:
     call = event.call
     if call.status != "completed":
         return None
-    found: CommandExit | None = exit_of(call)
-    if found is not None and not found.is_fine:
-        return Violation(f"{found.where} {found.code}, but the call is completed", found.field)
-    # What the tap repairs by does not see all that it should: there is a second opinion.
-    seen = failure_of(call)
-    if seen is None:
+    found = exit_of(call)
+    if found is None or found.is_fine:
         return None
-    return Violation(f"the exit code is {seen.code}, but the call is completed", seen.field)
+    return Violation(f"{found.where} {found.code}, but the call is completed", found.field)
 
 
 @rule("complete/error-as-success", CallClosed)

@@ -14,6 +14,7 @@ from callsheet.observe.events import CallClosed, PermissionAsked, UpdateApplied,
 from callsheet.observe.model import Json, ObservedCall, ObservedSession, many, obj, text
 from callsheet.observe.tool_identity import has_steps, is_absolute, works_on_a_file
 
+_WITH_PATHS = ("locations", "content")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:").match
 
 
@@ -41,19 +42,19 @@ def nowhere_for_ever(event: CallClosed) -> Violation | None:
     )
 
 
-@rule("complete/path-not-absolute", UpdateArrived)
+@rule("complete/path-not-absolute", UpdateArrived, fields=_WITH_PATHS, screen=True)
 def not_absolute(event: UpdateArrived) -> list[Violation] | None:
     """Find paths that are relative, begin at a home, or are links."""
     return _not_absolute(_paths(event.update, "update")) if _may_have_paths(event.update) else None
 
 
-@rule("complete/asked-path-not-absolute", PermissionAsked)
+@rule("complete/asked-path-not-absolute", PermissionAsked, screen=True)
 def not_absolute_when_asked(event: PermissionAsked) -> list[Violation]:
     """Find the same in a request for permission."""
     return _not_absolute(_asked_paths(event))
 
 
-@rule("complete/path-not-normal", UpdateArrived)
+@rule("complete/path-not-normal", UpdateArrived, fields=_WITH_PATHS, screen=True)
 def not_normal(event: UpdateArrived) -> list[Violation] | None:
     """Find absolute paths that go back and forth."""
     if not _may_have_paths(event.update):
@@ -65,7 +66,7 @@ def not_normal(event: UpdateArrived) -> list[Violation] | None:
     ]
 
 
-@rule("complete/line-zero", UpdateArrived)
+@rule("complete/line-zero", UpdateArrived, fields=["locations"], screen=True)
 def line_zero(event: UpdateArrived) -> list[Violation] | None:
     """Find a line 0."""
     places = many(event.update.get("locations"))
@@ -136,7 +137,7 @@ def _paths_of_item(item: Json, begin: str) -> Iterator[tuple[str, str]]:
                 yield f"{field}.{key}", path
 
 
-@rule("complete/old-text-left-out", UpdateArrived)
+@rule("complete/old-text-left-out", UpdateArrived, fields=["content"], screen=True)
 def old_text_left_out(event: UpdateArrived) -> list[Violation] | None:
     """Find diffs without the key `oldText`. It is reported once for each file of a call."""
     bare = list(bare_diffs(event.update)) if event.update.get("content") else None

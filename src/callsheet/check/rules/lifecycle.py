@@ -58,7 +58,7 @@ def not_announced(event: UpdateArrived) -> Violation | None:
     return None
 
 
-@rule("lifecycle/moved-back", UpdateArrived)
+@rule("lifecycle/moved-back", UpdateArrived, fields=["status"])
 def moved_back(event: UpdateArrived) -> Violation | None:
     """Find a call that goes back: from running to pending, from an end to anything that is none."""
     call, status = event.call, _status(event)
@@ -75,7 +75,7 @@ def moved_back(event: UpdateArrived) -> Violation | None:
     )
 
 
-@rule("lifecycle/never-ran", UpdateArrived)
+@rule("lifecycle/never-ran", UpdateArrived, fields=["status"])
 def never_ran(event: UpdateArrived) -> Violation | None:
     """Find a call that is completed, and was never in progress."""
     call = event.call
@@ -114,7 +114,7 @@ def changed_after_its_end(event: UpdateArrived) -> Violation | None:
     )
 
 
-@rule("lifecycle/unknown-status", UpdateArrived)
+@rule("lifecycle/unknown-status", UpdateArrived, fields=["status"], screen=True)
 def unknown_status(event: UpdateArrived) -> Violation | None:
     """Find a status that the version of the protocol does not have."""
     status, connection = text(event.update.get("status")), event.connection
@@ -202,7 +202,7 @@ def cut_off(event: CallClosed) -> Violation | None:
     return Violation(f"{_state(call)} where the recording ends")
 
 
-@rule("lifecycle/denied-but-completed", UpdateArrived)
+@rule("lifecycle/denied-but-completed", UpdateArrived, fields=["status"])
 def denied_but_completed(event: UpdateArrived) -> Violation | None:
     """Find a call that is shown as done, although the user denied it."""
     call = event.call

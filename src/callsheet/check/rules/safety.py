@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -21,21 +21,42 @@ _TURNING = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 _COMMANDS = ("command", "cmd", "script")
 
 
-@rule("safety/secret", UpdateArrived, PermissionAsked, TerminalUpdated)
-def secret(event: UpdateArrived | PermissionAsked | TerminalUpdated) -> list[Violation] | None:
+_Event: TypeAlias = UpdateArrived | PermissionAsked | TerminalUpdated
+
+
+def _may_hold_secret(event: _Event) -> bool:
+    return not all(_first_sight(_news(event)))
+
+
+@rule(
+    "safety/secret",
+    UpdateArrived,
+    PermissionAsked,
+    TerminalUpdated,
+    fields=_FIELDS,
+    screen=_may_hold_secret,
+)
+def secret(event: _Event) -> list[Violation] | None:
     """Find secrets in what is new about a call. Each kind is reported once per call, without the secret."""
     fresh = _news(event)
-    if not fresh:
-        return None
-    data = _encoded(fresh)  # all in one go
-    is_clean = data is not None and redactor().is_clean_json(data)
-    if data is not None and is_clean and not has_hint(data):
+    is_clean, has_no_hint = _first_sight(fresh)
+    if is_clean and has_no_hint:
         return None
     return [
         Violation(f"a secret stands there in clear: {_counted(name, count)}", where, once=name)
         for where, value in fresh.items()
         for name, count in _secrets(value, is_clean=is_clean).items()
     ]
+
+
+def _first_sight(fresh: Json) -> tuple[bool, bool]:
+    """Return whether `redaction` sees nothing in values, and whether the second opinion does not."""
+    if not fresh:
+        return True, True
+    data = _encoded(fresh)  # all in one go
+    if data is None:
+        return False, False
+    return redactor().is_clean_json(data), not has_hint(data)
 
 
 def _encoded(value: Any) -> bytes | None:
@@ -64,7 +85,7 @@ def _counted(name: str, count: int) -> str:
     return f"{name}, {count} times" if count > 1 else f"{name}, once"
 
 
-def _news(event: UpdateArrived | PermissionAsked | TerminalUpdated) -> Json:
+def _news(event: _Event) -> Json:
     if isinstance(event, TerminalUpdated):
         data = text(event.update.get("data"))
         return {"update.data": data} if data else {}
@@ -88,7 +109,7 @@ def _parts(event: UpdateArrived | PermissionAsked) -> tuple[str, Json, Json]:
     return "params.toolCall", question.tool_call, known
 
 
-@rule("safety/control-characters", UpdateArrived, PermissionAsked)
+@rule("safety/control-characters", UpdateArrived, PermissionAsked, fields=["title"], screen=True)
 def control_characters(event: UpdateArrived | PermissionAsked) -> Violation | None:
     """Find a title with characters that steer a terminal instead of being shown."""
     begin, update, _ = _parts(event)
@@ -103,7 +124,9 @@ def control_characters(event: UpdateArrived | PermissionAsked) -> Violation | No
     )
 
 
-@rule("safety/turned-text", UpdateArrived, PermissionAsked)
+@rule(
+    "safety/turned-text", UpdateArrived, PermissionAsked, fields=["title", "rawInput"], screen=True
+)
 def turning_characters(event: UpdateArrived | PermissionAsked) -> list[Violation]:
     """Find characters that turn the direction of the text around, where the user reads what will be done."""
     begin, update, _ = _parts(event)
@@ -125,7 +148,7 @@ def _read_to_decide(update: Json) -> list[tuple[str, Any]]:
     return shown
 
 
-@rule("safety/raw-escapes", UpdateArrived)
+@rule("safety/raw-escapes", UpdateArrived, fields=["content"], screen=True)
 def raw_escapes(event: UpdateArrived) -> Violation | None:
     """Find what is meant for a terminal in text that is shown as it is."""
     for item in _items(event.update):
@@ -137,7 +160,7 @@ def raw_escapes(event: UpdateArrived) -> Violation | None:
     return None
 
 
-@rule("safety/unknown-terminal", UpdateArrived)
+@rule("safety/unknown-terminal", UpdateArrived, fields=["content"])
 def unknown_terminal(event: UpdateArrived) -> list[Violation] | None:
     """Find a terminal that nobody has made."""
     shown = [item for item in _items(event.update) if "terminalId" in obj(item)]

@@ -13,7 +13,7 @@ _MOST = 5
 """Breaches of one message that are reported, at most."""
 
 
-@rule("schema/invalid", MessageSeen)
+@rule("schema/invalid", MessageSeen, screen=True)
 def not_valid(event: MessageSeen) -> Sequence[Violation] | None:
     """Find a message that is invalid in its version of the protocol."""
     message, method = event.message, event.method
@@ -74,7 +74,7 @@ def _field(begin: str, path: Sequence[str | int]) -> str:
     return begin + "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in path)
 
 
-@rule("schema/not-json-rpc", MessageSeen)
+@rule("schema/not-json-rpc", MessageSeen, screen=True)
 def not_json_rpc(event: MessageSeen) -> Violation | None:
     """Find a message that is not one of JSON-RPC 2.0."""
     message = event.message

@@ -10,6 +10,7 @@ import msgspec
 from callsheet.check.finding import Violation, rule
 from callsheet.observe.events import LARGE, CallClosed, LargeMessage
 from callsheet.observe.model import Json, ObservedCall, Repetition, obj
+from callsheet.report.humanize import bytes_text
 
 FLOOR = 256 * 1024
 """Bytes that a call may take on the wire, however little it shows."""
@@ -45,8 +46,8 @@ def amplified(event: CallClosed) -> Violation | None:
     envelopes = ENVELOPE * (call.updates + len(call.questions))
     if call.wire_bytes <= FLOOR + TIMES * net + envelopes:
         return None
-    times = f"{call.wire_bytes / max(net, 1):.0f} times the {_size(net)} that it tells"
-    return Violation(f"{_size(call.wire_bytes)} in {call.updates} updates: {times}")
+    times = f"{call.wire_bytes / max(net, 1):.0f} times the {bytes_text(net)} that it tells"
+    return Violation(f"{bytes_text(call.wire_bytes)} in {call.updates} updates: {times}")
 
 
 def net_bytes(call: ObservedCall) -> int:
@@ -80,7 +81,7 @@ def grows(event: CallClosed) -> Iterator[Violation]:
 
 def _again(name: str, again: Repetition, how: str) -> Violation:
     times = f"{again.times} times" if again.times > 1 else "once"
-    message = f"{name} was sent again {times} {how}: {_size(again.size)} that were known"
+    message = f"{name} was sent again {times} {how}: {bytes_text(again.size)} that were known"
     return Violation(message, f"update.{name}", line=again.line)
 
 
@@ -95,7 +96,9 @@ def output_twice(event: CallClosed) -> Violation | None:
     twice = sum(len(text) for text in shown if _is_in(text, raw))
     if not twice:
         return None
-    return Violation(f"{_size(twice)} of the content are in rawOutput, too", "update.rawOutput")
+    return Violation(
+        f"{bytes_text(twice)} of the content are in rawOutput, too", "update.rawOutput"
+    )
 
 
 def _is_in(text: str, raw: list[str]) -> bool:
@@ -119,7 +122,7 @@ def _bigger(least: int, most: int | None) -> Callable[[LargeMessage], Violation 
         size = event.line.size
         if size <= least or event.sender == "client" or (most is not None and size > most):
             return None
-        return Violation(f"the message has {_size(size)}")
+        return Violation(f"the message has {bytes_text(size)}")
 
     return check
 
@@ -146,12 +149,6 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for inner in cast("list[Any]", value):
             yield from _texts(inner)
-
-
-def _size(count: int) -> str:
-    if count < 10_000:
-        return f"{count} bytes"
-    return f"{count / 1000:.0f} KB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
 
 
 rule("size/frame-1mb", LargeMessage)(_bigger(_MB, 10 * _MB))

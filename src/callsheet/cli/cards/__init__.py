@@ -5,5 +5,5 @@ process or by an agent at the other end of a pipe, and has no other source. So i
 an editor could show, with the same secrets redacted.
 
 `board` folds lines into reports, and writes plain lines. `body` turns what a report holds, and how it ended,
-into lines; `card` makes rich's panels of these, which `terminal` prints and redraws.
+into lines; `card` makes rich's panels of these, prints and redraws them.
 """

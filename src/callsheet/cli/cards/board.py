@@ -1,7 +1,7 @@
 """A board shows the calls of a session as their client sees them.
 
 It folds the `session/update` lines that it is sent into a ledger, as any client would. There are two kinds:
-`TerminalBoard` (in `terminal`) draws cards, `PlainBoard` writes plain lines into a pipe. A board has neither
+`TerminalBoard` (in `card`) draws cards, `PlainBoard` writes plain lines into a pipe. A board has neither
 a clock nor a thread: `drawing` calls `tick` now and then, which is when spinners turn.
 """
 
@@ -217,7 +217,7 @@ async def drawing(board: Board | None) -> AsyncGenerator[None]:
 def board_for(stream: TextIO, cwd: str, *, version: int = 2) -> Board:
     """Return the board for a stream: cards on a terminal, else plain lines."""
     if is_terminal(stream):
-        from callsheet.cli.cards.terminal import TerminalBoard
+        from callsheet.cli.cards.card import TerminalBoard
 
         return TerminalBoard(stream, cwd, version)
     return PlainBoard(stream, cwd, version)

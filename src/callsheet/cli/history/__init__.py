@@ -6,15 +6,32 @@ from typing import TYPE_CHECKING
 
 import click
 
-from callsheet.cli.history import export, lists, prune, stats
-from callsheet.cli.options import filters, format_option, history_option, limit_option
+from callsheet.cli.app import LazyGroup
+from callsheet.cli.options import (
+    filters,
+    format_option,
+    history_option,
+    limit_option,
+)
 
 if TYPE_CHECKING:
     from callsheet.history import Query
 
 
+COMMANDS = {
+    "sessions": ("history.lists:sessions", "List the sessions, the one that was used last first."),
+    "stats": ("history.stats:stats", "Count calls, failures, durations and bytes."),
+    "export": ("history.export:export", "Write calls out, the newest first."),
+    "prune": ("history.prune:prune", "Remove the oldest calls."),
+    "vacuum": ("history.prune:vacuum", "Make the store as small as it can be."),
+    "forget": ("history.prune:forget", "Remove a session."),
+}
+
+
 @click.group(
     "history",
+    cls=LazyGroup,
+    lazy=COMMANDS,
     invoke_without_command=True,
     subcommand_metavar="[COMMAND]",
 )
@@ -44,18 +61,9 @@ def command(
     """
     name = ctx.invoked_subcommand
     if name is None:
+        from callsheet.cli.history import lists
+
         lists.show_calls(history, query, session, limit, as_json=format_ == "json")
     elif any(value is not None for value in ctx.params.values()):
         # The subcommand would not see them.
         raise click.UsageError(f"options go after {name}: callsheet history {name} …")
-
-
-for _subcommand in (
-    lists.sessions,
-    stats.stats,
-    export.export,
-    prune.prune,
-    prune.vacuum,
-    prune.forget,
-):
-    command.add_command(_subcommand)

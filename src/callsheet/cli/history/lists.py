@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 import msgspec
@@ -14,34 +14,25 @@ import msgspec
 from callsheet.cli.amounts import ago, utc_time
 from callsheet.cli.history import lookup
 from callsheet.cli.options import format_option, history_option, limit_option
-from callsheet.cli.output import (
-    console_for,
-    is_terminal,
-    new_table,
-    visible,
-    write,
-)
+from callsheet.cli.output import Page, Part, TableColumn, visible, write
 from callsheet.history import Head, Query, Store, StoredCall, StoredSession
 from callsheet.history.codec import as_json_bytes
 from callsheet.report.humanize import short_duration
 from callsheet.report.json import JsonObject, JsonValue
 from callsheet.report.status import Reason, ToolCallStatus
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
 HOW = "Calls get there by `callsheet call`, `callsheet agent`, and sessions with a `SessionLog`."
 FEW = 50
 """Calls or sessions that are listed by default."""
 
+LONGEST_NAME = 16
+"""Characters of a tool's name that a table shows."""
+
 SHORT_ID = 8
 """Characters of an id that a table shows: its last ones, for ids begin with the time."""
 
-WIDE = 110
-"""Columns from which there is room for the session."""
-
-# Columns of a terminal from which there is room for a column of the table.
-_ROOM = {"END": 46, "WHEN": 56, "TOOL": 68, "TOOK": 76}
+WIDE = 76
+"""Columns of a terminal from which there is room for all columns of the table."""
 
 # What a line with tabs has, by the names in JSON.
 _CALL_FIELDS = ("id", "session", "at", "status", "reason", "durationMs", "tool", "title")
@@ -110,21 +101,21 @@ def _write_list(
     found: Iterator[_T],
     to_object: Callable[[_T], JsonObject],
     fields: Sequence[str],
-    to_table: Callable[[Sequence[_T], int, bool], Table],
+    show: Callable[[Page, Sequence[_T], bool], None],
     *,
     limit: int | None,
     as_json: bool,
 ) -> int:
     """Write a list, page by page, and return how many there were. No limit means `FEW`, and 0 means all."""
     count = 0
+    output = Page()
     wanted = islice(found, FEW if limit is None else limit or None)
     while page := list(islice(wanted, lookup.PAGE)):
         if as_json:
             begin = ",\n " if count else "["
             sys.stdout.write(begin + ",\n ".join(json_text(to_object(one)) for one in page))
-        elif is_terminal():
-            console = console_for()
-            console.print(to_table(page, console.width, not count))
+        elif output.is_terminal:
+            show(output, page, not count)
         else:
             for row in map(to_object, page):
                 write("\t".join(_field(row[name]) for name in fields))
@@ -161,7 +152,7 @@ def show_calls(
             lookup.all_heads(store, wanted),
             call_object,
             _CALL_FIELDS,
-            lambda heads, width, header: call_table(heads, width, time.time(), header=header),
+            show_table,
             limit=limit,
             as_json=as_json,
         )
@@ -169,53 +160,34 @@ def show_calls(
             report_nothing(store, wanted)
 
 
-def call_table(heads: Sequence[Head], width: int, now: float, *, header: bool = True) -> Table:
-    """Return calls as a table, a row for each. Where a terminal is narrow, columns are left out.
-
-    Args:
-        heads: The calls.
-        width: Columns of the terminal.
-        now: The time, in seconds since 1970.
-        header: Whether the columns are named.
-    """
-    from rich.table import Column
-    from rich.text import Text
-
+def show_table(page: Page, heads: Sequence[Head], header: bool = True) -> None:
+    """Show calls as a table, a row for each, with less of each where a terminal is narrow."""
     from callsheet.cli.cards.card import COLOURS, mark
 
-    ids = short_ids(head.call_id for head in heads)
-    sessions = short_ids(head.session_id for head in heads)
-    names = [
-        name for name in ("WHEN", "TOOL", "CALL", "END", "TOOK") if width >= _ROOM.get(name, 0)
-    ]
-    names += ["ID", *(["SESSION"] if len(sessions) > 1 and width >= WIDE else [])]
+    now, is_wide = time.time(), page.width >= WIDE
     columns = [
-        Column(
-            name,
-            ratio=1 if name == "CALL" else None,
-            max_width=16 if name == "TOOL" else None,
-            no_wrap=True,
-            overflow="ellipsis",
-            justify="right" if name == "TOOK" else "left",
-            style={"TOOL": "cyan", "CALL": "", "END": "", "ID": ""}.get(name, "dim"),
-        )
-        for name in names
+        TableColumn(),
+        TableColumn("CALL", fills=True),
+        TableColumn("END"),
+        TableColumn("ID"),
     ]
-    table = new_table(Column("", width=1), *columns, expand=True, show_header=header)
+    if is_wide:
+        columns[1:1] = TableColumn("WHEN", "dim"), TableColumn("TOOL", "cyan")
+        columns.insert(5, TableColumn("TOOK", "dim", right=True))
+    rows: list[list[str | Part]] = []
     for head in heads:
         colour = COLOURS[ToolCallStatus(head.status)]
-        cells = {
-            "WHEN": Text(ago(head.at, now)),
-            "TOOL": Text(visible(head.name)),
-            "CALL": Text(visible(head.title or head.name)),
-            "END": Text(end_of(head), colour),
-            "TOOK": Text(_took(head, now)),
-            "ID": Text(visible(ids[head.call_id])),
-            "SESSION": Text(visible(sessions[head.session_id])),
-        }
-        row = (cells[name] for name in names)
-        table.add_row(Text(mark(head.status), f"bold {colour}"), *row)
-    return table
+        row: list[str | Part] = [
+            (mark(head.status), f"bold {colour}"),
+            visible(head.title or head.name),
+            (end_of(head), colour),
+            visible(short_id(head.call_id)),
+        ]
+        if is_wide:
+            row[1:1] = ago(head.at, now), visible(head.name[:LONGEST_NAME])
+            row.insert(5, _took(head, now))
+        rows.append(row)
+    page.table(columns, rows, header=header)
 
 
 def end_of(head: Head) -> str:
@@ -234,14 +206,9 @@ def _took(head: Head, now: float) -> str:
     return "" if head.duration_ms is None else short_duration(head.duration_ms)
 
 
-def short_ids(keys: Iterable[str]) -> dict[str, str]:
-    """Return the ends of ids, as long as it takes to distinguish them."""
-    known = set(keys)
-    for size in range(SHORT_ID, 40):
-        found = {key: key if len(key) <= size + 4 else key[-size:] for key in known}
-        if len(set(found.values())) == len(known):
-            return found
-    return {key: key for key in known}
+def short_id(key: str) -> str:
+    """Return the end of a long id."""
+    return key if len(key) <= SHORT_ID + 4 else key[-SHORT_ID:]
 
 
 # Sessions
@@ -261,7 +228,7 @@ def sessions(limit: int | None, format_: str | None, history: str | None) -> Non
             lookup.all_sessions(store),
             session_object,
             _SESSION_FIELDS,
-            session_table,
+            show_session_table,
             limit=limit,
             as_json=as_json,
         )
@@ -269,25 +236,17 @@ def sessions(limit: int | None, format_: str | None, history: str | None) -> Non
             click.echo(f"callsheet: there is no session in {store.url} yet. {HOW}", err=True)
 
 
-def session_table(found: Sequence[StoredSession], width: int, header: bool) -> Table:
-    """Return sessions as a table. On a narrow terminal, their ids are shortened."""
-    from rich.table import Column
-    from rich.text import Text
-
-    ids = {one.session_id: one.session_id for one in found}
-    if width < WIDE:
-        ids = short_ids(ids)
-    table = new_table(
-        Column("USED", style="dim", no_wrap=True),
-        Column("CALLS", justify="right", no_wrap=True),
-        Column("SESSION", no_wrap=True),
-        Column("IN", no_wrap=True, overflow="ellipsis", ratio=1, min_width=12),
-        expand=True,
-        show_header=header,
+def show_session_table(page: Page, found: Sequence[StoredSession], header: bool) -> None:
+    """Show sessions as a table. On a narrow terminal, their ids are shortened."""
+    columns = (
+        TableColumn("USED", "dim"),
+        TableColumn("CALLS", right=True),
+        TableColumn("SESSION"),
+        TableColumn("IN", fills=True),
     )
+    rows: list[list[str]] = []
     for one in found:
-        where = (one.title, one.cwd)
-        name = Text(" · ".join(visible(text) for text in where if text))
-        key = Text(visible(ids[one.session_id]))
-        table.add_row(ago(one.updated_at, time.time()), f"{one.calls:,}", key, name)
-    return table
+        name = " · ".join(visible(text) for text in (one.title, one.cwd) if text)
+        key = visible(one.session_id if page.width >= WIDE else short_id(one.session_id))
+        rows.append([ago(one.updated_at, time.time()), f"{one.calls:,}", key, name])
+    page.table(columns, rows, header=header)

@@ -5,12 +5,11 @@ Users name a call or a session by its id, by the beginning or the end of the id,
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import IO, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 from msgspec.structs import replace
@@ -21,20 +20,18 @@ from callsheet.cli.settings import BadSettings, history_settings
 from callsheet.history import (
     BadUrl,
     Head,
-    History,
     HistoryError,
     NotKept,
     Query,
     Retention,
-    Store,
-    StoredCall,
-    StoredSession,
     store_at,
 )
-from callsheet.history.spool import is_waiting
 from callsheet.history.url import default_file, without_password
 from callsheet.report.errors import CallsheetError
 from callsheet.report.humanize import plural
+
+if TYPE_CHECKING:
+    from callsheet.history import Store, StoredCall, StoredSession
 
 LAST = "last"
 PAGE = 500
@@ -118,8 +115,12 @@ def opened(flag: str | None, *, change: bool = False, empty: str | None = None) 
 
 
 def _open(store: Store, url: str, change: bool) -> None:
+    from callsheet.history.spool import is_waiting
+
     if is_waiting(store.url):
         # Processes that are gone have spooled calls: write these first, so that they are found.
+        import asyncio
+
         with suppress(HistoryError):
             asyncio.run(_write_spooled(url))
     store.open(write=False)  # reports a damaged one, where writers would begin anew
@@ -134,6 +135,8 @@ def _open(store: Store, url: str, change: bool) -> None:
 
 
 async def _write_spooled(url: str) -> None:
+    from callsheet.history import History
+
     async with History(url, notify=_warn) as history:
         await history.ask(lambda store: store.recover())
 

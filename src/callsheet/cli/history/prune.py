@@ -17,6 +17,9 @@ from callsheet.history import Pruned, Query, Retention, Store
 from callsheet.report.humanize import bytes_text, duration_text, plural
 from callsheet.runtime.spill_store import SpillStore, default_directory
 
+LEAST = 100_000
+"""Bytes that an empty history takes, more or less."""
+
 _yes_option = click.option("--yes", "-y", is_flag=True, help="Don't ask.")
 
 
@@ -76,12 +79,12 @@ def _plan(store: Store, keep: Retention) -> Iterator[str]:
     if keep.max_calls is not None and (over := min(calls - keep.max_calls, calls - running)) > 0:
         yield f"{plural(over, 'call')} besides the newest {keep.max_calls:,}"
     if keep.max_bytes is not None:
-        found = store.fill(keep.max_bytes)
-        if keep.max_bytes < found.least:  # all calls would go, and it would not hold even then
+        if keep.max_bytes < LEAST:  # all calls would go, and it would not hold even then
             raise click.UsageError(
-                f"--max-size: an empty history takes {bytes_text(found.least)} already, so "
-                f"{bytes_text(keep.max_bytes)} can't be enough; --keep-calls 0 removes all calls"
+                f"--max-size: an empty history takes about {bytes_text(LEAST)} already; "
+                "--keep-calls 0 removes all calls"
             )
+        found = store.fill(keep.max_bytes)
         if about := min(found.surplus, calls - running):
             yield (
                 f"about {plural(about, 'call')}, for the store takes {bytes_text(found.used)}, "

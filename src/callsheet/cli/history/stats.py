@@ -11,7 +11,7 @@ from callsheet.cli.amounts import local_time, utc_time
 from callsheet.cli.history.lists import json_text, report_nothing
 from callsheet.cli.history.lookup import opened, with_session
 from callsheet.cli.options import filters, format_option, history_option
-from callsheet.cli.output import Page, new_table, visible, write
+from callsheet.cli.output import Page, TableColumn, visible, write
 from callsheet.history import Query, Stats, ToolStats
 from callsheet.report.humanize import bytes_text, plural, short_duration
 from callsheet.report.json import JsonObject
@@ -72,30 +72,16 @@ def _overview(stats: Stats, url: str) -> Iterator[tuple[str, str]]:
     yield "sessions", f"{stats.sessions:,}, with {plural(stats.messages, 'message')}"
     if stats.oldest is not None and stats.newest is not None:
         yield "made", f"{local_time(stats.oldest)} to {local_time(stats.newest)}"
-    saved = stats.size - stats.stored
-    text = f"{bytes_text(stats.size)} of JSON"
-    if saved > 0:
-        text += (
-            f" into {bytes_text(stats.stored)}: {bytes_text(saved)} saved, {saved / stats.size:.0%}"
-        )
-    yield "compressed", text
-    yield "indexed", f"{plural(stats.indexed, 'call')} for the search"
 
 
 def _show_tools(page: Page, tools: Sequence[ToolStats]) -> None:
-    from rich.table import Column
-    from rich.text import Text
-
-    table = new_table(
-        Column("TOOL", style="cyan", no_wrap=True, overflow="ellipsis", ratio=1),
-        Column("CALLS", justify="right", no_wrap=True),
-        Column("FAILED", justify="right", no_wrap=True, style="red"),
-        *(Column(name, justify="right", no_wrap=True) for name in ("P50", "P95", "JSON")),
-        expand=page.is_terminal,
-    )
+    names = ("CALLS", "FAILED", "P50", "P95", "JSON")
+    columns = [TableColumn("TOOL", "cyan", fills=True)]
+    columns += [TableColumn(name, "red" if name == "FAILED" else "", right=True) for name in names]
+    rows: list[list[str]] = []
     for tool in tools:
         took = ["" if ms is None else short_duration(ms) for ms in (tool.p50, tool.p95)]
-        name = Text(visible(tool.name) or "(none)")
         failed = f"{tool.failed:,}" if tool.failed else ""
-        table.add_row(name, f"{tool.calls:,}", failed, *took, bytes_text(tool.size))
-    page.print(table)
+        name = visible(tool.name) or "(none)"
+        rows.append([name, f"{tool.calls:,}", failed, *took, bytes_text(tool.size)])
+    page.table(columns, rows)

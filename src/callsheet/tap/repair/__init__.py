@@ -12,14 +12,12 @@ from collections.abc import Callable
 
 from callsheet.observe.model import many, text
 from callsheet.tap.repair.card_content import complete_content, is_diff
-from callsheet.tap.repair.description import ask_no_less, find_kind, reported_kind
+from callsheet.tap.repair.description import ask_no_less, find_kind, find_title, reported_kind
 from callsheet.tap.repair.draft import CallDraft
 from callsheet.tap.repair.infer_input import restore_input
 from callsheet.tap.repair.locations import find_locations
-
-from .names import name_tool
-from .outcome import find_outcome
-from .titles import find_title
+from callsheet.tap.repair.names import name_tool
+from callsheet.tap.repair.outcome import find_outcome
 
 __all__ = ["STAGES", "CallDraft", "repaired"]
 

@@ -1,14 +1,19 @@
-"""Describe a call by its tool and its input (`callsheet.describe`), and find its kind.
+"""Describe a call by its tool and its input (`callsheet.describe`): find its kind and its title.
 
 A long command takes long to describe, and most updates change neither the tool nor the input, so a
 description is cached for as long as its call is known.
 
 Clients approve calls by their kind. So until a call has ended, a repair must never change the kind to one
 for which a client would ask less often than for the kind that the agent itself reported (`ask_no_less`).
+
+A good title of the agent stays, unless the call's arguments are still being streamed. Otherwise an earlier
+good title, or that of a permission request, is used; else one that `describe` makes, unless that would
+show less.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,13 +21,15 @@ from msgspec.structs import replace
 
 from callsheet.describe import Describer, Description
 from callsheet.describe import arguments as roles
-from callsheet.describe.classify import MAX_NAME, declared_kind, plan_of
+from callsheet.describe.classify import MAX_NAME, declared_kind, known_names, plan_of
+from callsheet.describe.titles import squash, words_of
 from callsheet.observe.evidence import object_in
-from callsheet.observe.model import Json, ObservedCall, obj, text
+from callsheet.observe.model import Json, ObservedCall, many, obj, text
+from callsheet.observe.tool_identity import LONGEST_NAME, is_name_of_tool
 from callsheet.report.fields import UNASKED, ToolKind
 from callsheet.tap.repair.draft import CallDraft
-from callsheet.tap.repair.names import unwrapped
-from callsheet.tap.repair.streamed_input import members_of
+from callsheet.tap.repair.infer_input import members_of
+from callsheet.tap.repair.names import core_of, is_bare, listed, mentions, unwrapped
 
 _NAMED_LIKE_TOOLS = ("read", "edit", "delete", "move", "search", "fetch", "switch_mode")
 _BY_KIND = {kind: kind for kind in _NAMED_LIKE_TOOLS} | {"execute": "bash"}
@@ -141,3 +148,91 @@ def _described(draft: CallDraft, *, was_reported: bool) -> str | None:
     if was_reported and draft.name and plan_of(draft.name[:MAX_NAME]).by_words:
         return None
     return str(found)
+
+
+# Titles
+
+_FEW = 4
+"""Words that a title has at most if it is just a tool's name in a readable form."""
+
+_GENERAL = listed("general")
+_LONGEST_ARGUMENT = 1000
+
+
+def find_title(draft: CallDraft) -> CallDraft:
+    """Find a title that describes the call. A good one of the agent stays when a poorer one arrives."""
+    call, earlier = draft.call, draft.earlier_title
+    newer = text(call.asked_since.get("title")) or ""
+    if newer and newer != draft.title and not _is_poor(draft, newer):
+        return replace(draft, title=newer)
+    is_cut = draft.is_streaming and not call.questions and not draft.has_ended
+    is_worse = bool(earlier) and draft.title != earlier and _fits_many(draft, draft.title)
+    if not is_cut and not is_worse and not _is_poor(draft, draft.title):
+        return draft
+    before = "" if draft.had_own_title else earlier
+    for better in (before, text(call.asked.get("title")) or ""):
+        if not is_cut and not _is_poor(draft, better):
+            return draft.with_repair("title", title=better)
+    made = description_of(draft).title
+    mentioned = [one for one in _texts(draft) if mentions(draft.title, one)]
+    shows_less = bool(mentioned) and not any(mentions(made, one) for one in mentioned)
+    if made and not is_bare(made, "", None, None) and not shows_less:
+        return draft.with_repair("title", title=made, has_own_title=True)
+    if is_worse:
+        return replace(draft, title=earlier, has_own_title=draft.had_own_title)
+    return draft
+
+
+def _is_poor(draft: CallDraft, title: str) -> bool:
+    """Whether a title is the tool's name, or an argument, or describes less than one that the tap makes."""
+    if is_bare(title, draft.name, draft.kind, draft.raw_input):
+        return True
+    title = title.strip()
+    if not draft.raw_input:
+        return False
+    if _is_labelled(draft, title) or _is_argument(draft, title):
+        return True
+    return _fits_many(draft, title) and not any(mentions(title, one) for one in _texts(draft))
+
+
+def _is_argument(draft: CallDraft, title: str) -> bool:
+    """Whether a title is a path or a pattern and has no word for what is done. A command is its own verb."""
+    title = title.strip("'\"`") or title
+    if draft.kind == "execute" or len(title) > _LONGEST_ARGUMENT:
+        return False
+    return any(_is_end(title, one) or _is_end(one, title) for one in _texts(draft, None))
+
+
+def _is_end(path: str, whole: str) -> bool:
+    """Whether a path is another, or the end of it."""
+    return bool(path) and (
+        path == whole or (whole.endswith(f"/{path}") and " " not in whole[: -len(path)])
+    )
+
+
+def _is_labelled(draft: CallDraft, title: str) -> bool:
+    """Whether a title is a program's name for a well-known tool, and an argument: `StrReplaceFile: a.py`."""
+    label, _, rest = title.partition(": ")
+    if rest.strip() and (rest.strip() == draft.name or is_name_of_tool(rest.strip())):
+        return True  # `Permission: bash`
+    return bool(rest.strip()) and label == draft.name and squash(label) in known_names()
+
+
+def _fits_many(draft: CallDraft, title: str) -> bool:
+    """Whether a title fits every call of a tool or of a kind: `Read File`, `Editing files`."""
+    if len(title.strip()) > LONGEST_NAME:
+        return False
+    core = core_of(title)
+    words, squashed = words_of(core), squash(core)
+    is_name = bool(draft.name) and squashed == squash(draft.name)
+    is_known = squashed in known_names() and len(words) <= _FEW
+    return is_name or is_known or _GENERAL.issuperset(words_of(core.lower()))
+
+
+def _texts(draft: CallDraft, longest: int | None = LONGEST_NAME) -> Iterator[str]:
+    """Yield the texts among a call's arguments."""
+    arguments = arguments_of(draft.raw_input, draft.name)
+    for value in (arguments, *obj(arguments).values()):
+        for item in (value, *many(value)):
+            if type(item) is str:
+                yield item[:longest]

@@ -1,18 +1,21 @@
 """Restore the input of a call that the agent does not report in `rawInput`, or reports as a text.
 
 It is looked for in this order: the last input that was reported and permission requests, arguments
-streamed in the content, `_meta`, the text of a permission request, the agent's profile, and what else the
-call shows: diffs, locations, and titles that are a command, a path, a pattern or a URL. Keys are those that
-clients look for: `command`, `path`, `pattern`, `url`.
+streamed in the content, the agent's profile, and what else the call shows: diffs, locations, and titles
+that are a command, a path, a pattern or a URL. Keys are those that clients look for: `command`, `path`,
+`pattern`, `url`.
+
+Some agents announce a call as a skeleton (no input, a bare title), and then stream its arguments as the
+call's content (`callsheet.observe.evidence` stores them). These are the input, and no output.
 """
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from callsheet.describe.shell.programs import program_names
@@ -22,31 +25,38 @@ from callsheet.observe.tool_identity import diff_paths, entry_of, needs_of
 from callsheet.tap.profiles import without_notes
 from callsheet.tap.repair.draft import CallDraft
 from callsheet.tap.repair.names import is_bare, listed
-from callsheet.tap.repair.streamed_input import Streamed, streamed_in
 
-_IN_META = ("rawInput", "raw_input", "toolInput", "tool_input", "input", "arguments", "args")
-_SHOWN = re.compile(
-    r"(?:[^{]{0,400}\n)?(?:input|arguments|args|parameters): *(?P<input>\{.*\})\s*",
-    re.IGNORECASE | re.DOTALL,
-).fullmatch
-_LONGEST = 64 * 1024
 _NEED_INPUT = ("edit", "delete", "move")
+
+_SOME = 4096
+"""Characters in which members are looked for that are whole already."""
+
+_MEMBER = re.compile(
+    r'\s*("(?:[^"\\]|\\.)*")\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?|true|false|null)\s*[,}]', re.S
+)
+_BEGIN = re.compile(r'\{\s*(?:"[\w.:$-]*|$|\})').match
+_RESULTS = listed("results")
+
+_decode = msgspec.json.Decoder().decode
 
 
 def restore_input(draft: CallDraft) -> CallDraft:
     """Find the input, as far as it can be known, and remove streamed arguments from the content."""
     call = draft.call
-    found = _reported(call, draft.name)
-    streamed = streamed_in(draft)
-    if streamed is not None:
-        draft = replace(
-            _without(streamed, draft), is_streaming=streamed.whole is None and streamed.is_shown
-        )
-    elif sole_text(draft.content) == "" and call.status not in FINAL:
+    found, whole = _reported(call, draft.name), object_in(call.streamed or "")
+    has_streamed = _has_streamed(draft, whole)
+    is_shown = sole_text(many(call.fields.get("content"))) == call.streamed
+    if has_streamed and is_shown:
+        draft = replace(_without_arguments(draft), is_streaming=whole is None)
+    elif not has_streamed and sole_text(draft.content) == "" and call.status not in FINAL:
         # An empty text shows nothing, and arguments may follow in it.
         draft = replace(draft, content=[], is_streaming=is_empty(found))
-    if is_empty(found):
-        found = _guessed(found, draft) if streamed is None else _read(streamed, call)
+    if is_empty(found) and has_streamed:
+        is_over = not is_shown or call.status in FINAL or call.is_left
+        rest = call.streamed if is_over else members_of(call.streamed or "") or None
+        found = rest if whole is None else whole
+    elif is_empty(found):
+        found = _guessed(found, draft)
     if is_empty(found) and not is_empty(draft.earlier_input):
         found = draft.earlier_input  # it was found in something that is no longer reported
     elif found is None and type(draft.raw_input) is str:
@@ -69,39 +79,26 @@ def _reported(call: ObservedCall, name: str) -> Any:
     own = _as_object(
         call.last_input if is_empty(reported) and call.last_input is not None else reported
     )
-    asked = _as_object(call.asked.get("rawInput"))
-    if is_empty(asked):
-        return own
+    asked, newer = (_as_object(fields.get("rawInput")) for fields in (call.asked, call.asked_since))
     if is_empty(own):
-        return asked
-    needs = needs_of(name)
-    if needs and _has(asked, needs) and not _has(own, needs):
-        return {**obj(own), **asked}
-    newer = _as_object(call.asked_since.get("rawInput"))
-    if is_empty(newer) or not _differs(own, newer, needs):
+        return own if is_empty(asked) else asked
+    needs, known = needs_of(name), obj(own)
+    if known.keys().isdisjoint(needs) and not obj(asked).keys().isdisjoint(needs):
+        return {**known, **asked}
+    if is_empty(newer) or (known and obj(newer) and not _differs(known, newer, needs)):
         return own
-    # The agent asks for something else than it has announced, or for more: this is what would be run.
-    if not obj(own) or not obj(newer):
+    if not known or not obj(newer):
         return newer
-    replaced = needs if _has(newer, needs) else ()
-    return {**{key: value for key, value in own.items() if key not in replaced}, **newer}
+    # The agent asks for something else than it has announced, or for more: this is what would be run.
+    replaced = () if newer.keys().isdisjoint(needs) else needs
+    return {**{key: value for key, value in known.items() if key not in replaced}, **newer}
 
 
-def _has(arguments: Any, needs: tuple[str, ...]) -> bool:
-    return not obj(arguments).keys().isdisjoint(needs)
-
-
-def _differs(own: Any, newer: Any, needs: tuple[str, ...]) -> bool:
+def _differs(known: Json, newer: Json, needs: tuple[str, ...]) -> bool:
     """Whether the newer input differs from the other or has more, and not only other names for the same."""
-    known, reported = obj(own), obj(newer)
-    if not known or not reported:
-        return own != newer
-    shared = known.keys() & reported.keys()
-    if shared and any(key not in known or known[key] != reported[key] for key in reported):
-        return True
-    before, now = (
-        [arguments[key] for key in needs if key in arguments] for arguments in (known, reported)
-    )
+    if not known.keys().isdisjoint(newer):
+        return any(key not in known or known[key] != newer[key] for key in newer)
+    before, now = ([values[key] for key in needs if key in values] for values in (known, newer))
     return bool(before and now) and not any(one in before for one in now)
 
 
@@ -114,67 +111,57 @@ def _as_object(raw: Any) -> Any:
     return raw if whole is None else whole
 
 
-def _read(found: Streamed, call: ObservedCall) -> Any:
-    """Return streamed arguments: as an object; what was never closed, as the text that was sent."""
-    if found.whole is not None:
-        return found.whole
-    is_over = not found.is_shown or call.status in FINAL or call.is_left
-    return found.text if is_over else found.parts() or None
-
-
-def _without(found: Streamed, draft: CallDraft) -> CallDraft:
-    """Remove arguments from the content. While a permission request is open, show its content instead."""
-    if not found.is_shown:
-        return draft
-    call = draft.call
-    is_asked = any(one.answered is one.withdrawn is None for one in call.questions)
-    content = found.rest or (many(call.asked.get("content")) if is_asked else [])
-    return draft.with_repair("content", content=content)
-
-
 def _guessed(reported: Any, draft: CallDraft) -> Any:
     """Return an input found elsewhere, unless the reported empty input may well be correct."""
     if reported is not None and not needs_of(draft.name) and draft.kind not in _NEED_INPUT:
         return reported
-    call, input_of = draft.call, draft.profile.input_of
     if draft.title and draft.title == draft.describer(draft.name).title:
-        # Another tap made the title without an input, so it is no evidence of one.
-        return _in_meta(call)
-    return (
-        _in_meta(call)
-        or _in_question(call)
-        or (None if input_of is None else input_of(call))
-        or input_by_clues(draft)
-    )
+        return None  # another tap made the title without an input, so it is no evidence of one
+    input_of = draft.profile.input_of
+    return (None if input_of is None else input_of(draft.call)) or input_by_clues(draft)
 
 
-def _in_meta(call: ObservedCall) -> Json | None:
-    """Return the input in `_meta`, also within an agent's own object there."""
-    for meta in (call.fields.get("_meta"), call.asked.get("_meta")):
-        reported = obj(meta)
-        for corner in (reported, *map(obj, reported.values())) if reported else ():
-            for key in _IN_META:
-                value = corner.get(key)
-                found = obj(_as_object(value) if text(value) else value)
-                if found:
-                    return found
-    return None
+# Streamed arguments
 
 
-def _in_question(call: ObservedCall) -> Json | None:
-    """Return the input that a permission request shows as a text: `Input: {…}`, in JSON or in Python."""
-    shown = sole_text(many(call.asked.get("content"))) or ""
-    match = _SHOWN(shown) if len(shown) <= _LONGEST else None
-    if match is None:
-        return None
-    whole = object_in(match["input"])
+def _has_streamed(draft: CallDraft, whole: Json | None) -> bool:
+    """Whether arguments were streamed: the call was announced as a skeleton, and its tool could use them."""
+    call = draft.call
+    title = text(call.opening.get("title"))
+    if call.opening.get("rawInput") or not call.streamed or title is None:
+        return False
+    if not is_bare(title, draft.name, call.opening.get("kind"), None):
+        return False
     if whole is None:
-        try:
-            whole = ast.literal_eval(match["input"])
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            return None
-    return obj(whole) or None
+        return _BEGIN(call.streamed) is not None
+    needs = needs_of(draft.name)
+    if not needs:
+        return _RESULTS.isdisjoint(whole)
+    return not whole or not whole.keys().isdisjoint(needs)
 
+
+def _without_arguments(draft: CallDraft) -> CallDraft:
+    """Remove arguments from the content. While a permission request is open, show its content instead."""
+    call = draft.call
+    is_asked = any(one.answered is one.withdrawn is None for one in call.questions)
+    content = many(call.asked.get("content")) if is_asked else []
+    return draft.with_repair("content", content=content)
+
+
+def members_of(source: str) -> Json:
+    """Return the complete members at the beginning of an object that may be cut off."""
+    found: Json = {}
+    source, at = source[:_SOME], 1
+    while match := _MEMBER.match(source, at):
+        try:
+            found[_decode(match[1])] = _decode(match[2])
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            break
+        at = match.end()
+    return found
+
+
+# What the call shows
 
 SMALL = 2000
 """Characters of a diff that is small enough to be sent again as the input."""

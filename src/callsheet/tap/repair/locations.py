@@ -15,10 +15,6 @@ from callsheet.tap.repair.description import description_of
 from callsheet.tap.repair.draft import CallDraft
 
 _LINK = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+://", re.IGNORECASE).match
-_PATHS = ("path", "file_path", "filePath", "file", "uri")
-"""Names under which agents send the path of a location."""
-_LONG = 8
-"""Digits from which on a number is no line number."""
 
 
 def find_locations(draft: CallDraft) -> CallDraft:
@@ -26,14 +22,11 @@ def find_locations(draft: CallDraft) -> CallDraft:
     locations = _openable(draft.locations)
     if locations is not draft.locations:
         draft = draft.with_repair("paths", locations=locations)
-    content = _with_whole_paths(draft)
-    if content is not draft.content:
-        draft = draft.with_repair("paths", content=content)
     if not locations:
         found = _openable(many(draft.call.asked.get("locations"))) or list(_shown(draft))
         if found:
             draft = draft.with_repair("locations", locations=found[-MAX_LOCATIONS:])
-    locations, content = _corrected(draft, draft.locations), _corrected(draft, content)
+    locations, content = (_corrected(draft, one) for one in (draft.locations, draft.content))
     if locations is draft.locations and content is draft.content:
         return draft
     return draft.with_repair("paths", locations=locations, content=content)
@@ -49,19 +42,14 @@ def _openable(reported: list[Any]) -> list[Any]:
 
 
 def _place(reported: Any) -> Json | None:
-    """Return a location in ACP's form, also from a path alone or under another name; None if it is none."""
+    """Return a location in ACP's form, also where it is just a path; None if it is none."""
     place = {"path": reported} if type(reported) is str else obj(reported)
-    path = next((found for key in _PATHS if (found := text(place.get(key)))), "")
+    path, line = text(place.get("path")) or "", place.get("line")
     if not path.strip() or _LINK(path):
         return None
-    line = place.get("line")
-    is_line = line is None or (type(line) is int and line >= 0)
-    if is_line and place.get("path") == path:
+    if line is None or (type(line) is int and line >= 0):
         return place
-    rest = {key: value for key, value in place.items() if key not in (*_PATHS, "line")}
-    if type(line) is str and line.isdecimal() and len(line) < _LONG:
-        line, is_line = int(line), True
-    return {"path": path, **({"line": line} if is_line and line is not None else {}), **rest}
+    return {key: value for key, value in place.items() if key != "line"}
 
 
 def _shown(draft: CallDraft) -> Iterator[Json]:
@@ -92,22 +80,6 @@ def _is_named(path: str, raw: Any) -> bool:
         return path in raw
     values = many(raw) or obj(raw).values()
     return any(_is_named(path, value) for value in values if type(value) in (str, list))
-
-
-def _with_whole_paths(draft: CallDraft) -> list[Any]:
-    """Return content with partial paths of diffs completed, where exactly one known path ends so."""
-    reported = [obj(item) for item in draft.content if obj(item).get("type") == "diff"]
-    if all(is_absolute(text(item.get("path")) or "/") for item in reported):
-        return draft.content
-    places = [text(obj(place).get("path")) for place in draft.locations]
-    inputs = [value for value in obj(draft.raw_input).values() if type(value) is str]
-    whole = {path for path in (*places, *inputs) if path and is_absolute(path)}
-    made: list[Any] = []
-    for item in draft.content:
-        end = text(obj(item).get("path")) or "" if obj(item).get("type") == "diff" else ""
-        found = [path for path in whole if end and path.endswith(("/" + end, "\\" + end))]
-        made.append({**obj(item), "path": found[0]} if len(found) == 1 else item)
-    return draft.content if all(map(is_, made, draft.content)) else made
 
 
 def _corrected(draft: CallDraft, items: list[Any]) -> list[Any]:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
 
-from callsheet.describe import arguments as roles
 from callsheet.describe.titles import squash
-from callsheet.observe.model import Json, ObservedCall, obj, text
+from callsheet.observe.model import ObservedCall, many, obj, text
 from callsheet.observe.tool_identity import (
     LONGEST_NAME,
     NO_KIND,
@@ -82,18 +80,13 @@ def name_in(title: str, kind: object, raw: object) -> str:
     whole, title = title.strip(), core_of(title)
     if len(title) > LONGEST_NAME or not _NAME(title) or _is_argument(title, raw):
         return ""
-    if _DOING(whole) and not is_plain_name(title):
-        return ""  # `Running command` is a phrase, not a name
+    last = _LAST(title)[-1]
+    if squash(last) in PROGRAMS or (_DOING(whole) and not is_plain_name(title)):
+        return ""  # `ls` may be a command, and `Running command` is a phrase
     if is_name_of_tool(title) or title.startswith("mcp__"):
         return title
-    last = _LAST(title)[-1]
-    if last != title and is_name_of_tool(last) and (is_plain_name(last) or kind in NO_KIND):
-        return title
-    if squash(title) in PROGRAMS:
-        return title if _is_no_command(obj(raw)) else ""
-    if "_" in title and kind in NO_KIND and not _EXTENSION(title):
-        return title
-    return ""
+    may_be = is_name_of_tool(last) or ("_" in title and not _EXTENSION(title))
+    return title if may_be and kind in NO_KIND else ""
 
 
 def name_called(title: str) -> str:
@@ -115,19 +108,8 @@ def mentions(title: str, words: str) -> bool:
 
 def _is_argument(title: str, raw: object) -> bool:
     """Whether a text is one of a call's arguments."""
-    if raw == title:
-        return True
-    for key, value in obj(raw).items():
-        if value == title and key not in _TOOL:
-            return True
-        if type(value) is list and title in value:
-            return True
-    return False
-
-
-def _is_no_command(reported: dict[str, Any]) -> bool:
-    """Whether an input rules out that a title is a command line, as `ls` may be."""
-    return bool(reported) and roles.first(reported, roles.COMMAND) is None
+    arguments = {key: value for key, value in obj(raw).items() if key not in _TOOL}
+    return any(title == one or title in many(one) for one in (raw, *arguments.values()))
 
 
 _NAMES = ("name", *_TOOL, "function")
@@ -160,7 +142,6 @@ _KEYS = ("tool_name", "toolName")
 _LONGEST = 256
 
 _COUNTED = re.compile(r"([A-Za-z][\w-]*?)(?::\d+)?").fullmatch
-_BEFORE_ID = re.compile(r"([A-Za-z][A-Za-z_-]*?)(?:(__)|[-_](?=\d))").match
 
 
 def name_tool(draft: CallDraft) -> CallDraft:
@@ -174,32 +155,21 @@ def name_tool(draft: CallDraft) -> CallDraft:
         or _in_input(call)
         or _in_titles(call)
         or in_id(call.id)
-        or _in_output(call)
         or _called(call)
     )
     return draft.with_repair("name", name=name) if name else draft
 
 
 def _hidden(call: ObservedCall) -> str:
-    """Return the name in `_meta`, also within an agent's own objects there."""
+    """Return the name in `_meta`, also within an agent's own objects there, down to two levels."""
     for meta in (call.fields.get("_meta"), call.asked.get("_meta")):
-        for corner in _corners(obj(meta)):
+        outer = list(map(obj, obj(meta).values()))
+        inner = [obj(value) for corner in outer for value in corner.values()]
+        for corner in (obj(meta), *outer, *inner):
             for key in _KEYS:
-                name = _checked(corner.get(key))
-                if name:
+                if name := _checked(corner.get(key)):
                     return name
     return ""
-
-
-def _corners(meta: Json) -> Iterator[Json]:
-    """Yield the objects in `_meta`, down to two levels: itself, an agent's own object, and those in it."""
-    if not meta:
-        return
-    inner = [obj(value) for value in meta.values()]
-    yield meta
-    yield from inner
-    for corner in inner:
-        yield from map(obj, corner.values())
 
 
 def _of_profile(draft: CallDraft) -> str:
@@ -224,15 +194,6 @@ def _in_input(call: ObservedCall) -> str:
     return whole[0] if whole is not None else ""
 
 
-def _in_output(call: ObservedCall) -> str:
-    """Return the name in a raw output that is a whole answer to a model's call."""
-    raw = obj(call.fields.get("rawOutput"))
-    is_answer = "tool_call_id" in raw or "toolCallId" in raw
-    return (
-        next((name for key in _KEYS if (name := _checked(raw.get(key)))), "") if is_answer else ""
-    )
-
-
 def _called(call: ObservedCall) -> str:
     """Return the name that a title begins with, before the arguments."""
     title = text(call.opening.get("title")) or text(call.fields.get("title"))
@@ -240,15 +201,9 @@ def _called(call: ObservedCall) -> str:
 
 
 def in_id(key: str) -> str:
-    """Return the name of the tool that an id is made of: `bash:0`, `functions.grep:1`, `read_file-17…`."""
-    key = key.rpartition("/")[2].removeprefix("functions.")
-    match = _COUNTED(key)
-    if match is not None and is_name_of_tool(match[1]):
-        return match[1]
-    match = _BEFORE_ID(key)
-    if match is None or not is_name_of_tool(match[1]):
-        return ""
-    return match[1] if match[2] or is_plain_name(match[1]) else ""
+    """Return the name of the tool that an id is made of: `bash:0`, `functions.grep:1`."""
+    match = _COUNTED(key.rpartition("/")[2].removeprefix("functions."))
+    return match[1] if match is not None and is_name_of_tool(match[1]) else ""
 
 
 def _checked(name: Any) -> str:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -26,7 +24,8 @@ _REASONS = {reason.value: reason for reason in Reason}
 _TIMED_OUT = ("timed_out", "timedOut")
 _STOPPED = 124
 """Exit codes from here on may mean that the command was stopped: by `timeout`, or by a signal."""
-_EDGE = 300
+
+
 _MARKS = re.compile(r"^[^\w'\"`]+|[\])>* ]+$").sub
 _BY_PEOPLE = r"(?:the |your )?(?:user|client|human|operator)"
 _IS_REFUSED = re.compile(
@@ -43,10 +42,6 @@ _IS_CANCELLED = re.compile(
     r"(?:cancell?ed|aborted|interrupted))\W*)"
 ).fullmatch
 """How agents report in place of a result that there is none, and why: the first line of a short text."""
-_IS_TIMEOUT = re.compile(
-    r"(?i)(?:error: ?)?(?:[\w ]{1,40} )?timed out(?: after [\w .]{1,30})?[.!]?"
-).fullmatch
-
 
 ACP = frozenset(("pending", "in_progress", "completed", "failed", "cancelled"))
 
@@ -138,8 +133,7 @@ def _why_not_done(draft: CallDraft, call: ObservedCall, ended: int | None) -> Re
     code = exit_of(call)
     if code is not None and not code.is_fine:
         return Reason.EXIT_CODE
-    is_error = error_in(call) is not None or any(map(_has_error_flag, _beside(call)))
-    return Reason.TOOL_ERROR if is_error else None
+    return Reason.TOOL_ERROR if error_in(call) is not None or _has_error_flag(call) else None
 
 
 def _why_failed(
@@ -164,7 +158,7 @@ def _why_failed(
     why = word or (failure_of(draft.call) if failure_of is not None else None)
     if why is not None:
         return why
-    if _reports_timeout(call) or (not 0 < code < _STOPPED and _shows_timeout(call)):
+    if _reports_timeout(call):
         return Reason.TIMEOUT
     if code:
         return Reason.EXIT_CODE
@@ -210,36 +204,13 @@ def _declared(call: ObservedCall) -> Reason | None:
     return _REASONS.get(text(reported) or "")
 
 
-def _beside(call: ObservedCall) -> Iterator[Json]:
-    """Yield the objects beside the raw output in which agents may report an error."""
-    for item in many(call.fields.get("content")):
-        reported = obj(item)
-        yield reported
-        yield obj(reported.get("content"))
-    meta = obj(call.fields.get("_meta"))
-    yield meta
-    yield from map(obj, meta.values())
-
-
-def _has_error_flag(reported: Json) -> bool:
-    return reported.get("isError") is True or reported.get("is_error") is True
+def _has_error_flag(call: ObservedCall) -> bool:
+    """Whether an item of the content, or `_meta`, or an object in either, is flagged as an error."""
+    outer = [obj(call.fields.get("_meta")), *map(obj, many(call.fields.get("content")))]
+    objects = [*outer, *(obj(value) for one in outer for value in one.values())]
+    return any(one.get(flag) is True for one in objects for flag in ("isError", "is_error"))
 
 
 def _reports_timeout(call: ObservedCall) -> bool:
     raw = obj(call.fields.get("rawOutput"))
     return any(reported.get(key) is True for reported in inner(raw) for key in _TIMED_OUT)
-
-
-def _shows_timeout(call: ObservedCall) -> bool:
-    raw: Any = call.fields.get("rawOutput")
-    shown = (*texts(call.fields.get("content")), text(raw) or "")
-    return any(_IS_TIMEOUT(line) for output in shown for line in _edges(output))
-
-
-def _edges(output: str) -> Iterator[str]:
-    """Return the first two lines of a text and the last, where agents put messages of their own."""
-    above, below = (
-        output[:_EDGE].strip("` \n").split("\n"),
-        output[-_EDGE:].strip("` \n").split("\n"),
-    )
-    return (line.strip() for line in (*above[:2], below[-1]))

@@ -24,7 +24,8 @@ from callsheet.tools.errors import (
     TimedOut,
     ToolError,
 )
-from callsheet.tools.fs.dirfd import stat_of
+from callsheet.tools.files.dirfd import stat_of
+from callsheet.tools.host import ShellCommand
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
@@ -89,7 +90,7 @@ async def bash(
 
     facts: dict[str, Any] = {"command": command, "working_directory": str(where)}
     try:
-        process = call.session.host.command(call, command, where, env or {}, take)
+        process = call.session.host.command(call, ShellCommand(command, where, env or {}, take))
     except ValueError as exc:
         raise InvalidArguments(f"bash: {exc}") from exc
     try:

@@ -1,7 +1,8 @@
 """Own `delete`, which deletes a file, a link or an empty directory; with `recursive`, a whole directory.
 
-A link is deleted, never its target. The text of a small file is reported as a diff, so that the user can see
-what was deleted.
+A link is deleted, never its target, and a directory that is swapped for a link meanwhile leads nowhere else.
+Other file systems that are mounted inside are left alone: what can't be deleted ends it. The text of a small
+file is reported as a diff, so that the user can see what was deleted.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+
+import msgspec
 
 from callsheet.report.content import ToolCallContent
 from callsheet.report.humanize import plural
@@ -23,10 +27,9 @@ from callsheet.tools.errors import (
     NotPermitted,
     ToolError,
 )
+from callsheet.tools.files.dirfd import LIST, NO_LINK, DirectoryEntry, parent_of
 from callsheet.tools.files.document import load
 from callsheet.tools.files.text_encoding import presentable
-from callsheet.tools.fs.dirfd import DirectoryEntry, parent_of
-from callsheet.tools.fs.trees import Removal
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
@@ -34,6 +37,9 @@ from callsheet.tools.workspace import Entry, Workspace
 
 SHOWN = 64 * 1024
 """Maximum size in bytes of a text file that is shown as a diff when it is deleted."""
+
+MAX_DEPTH = 200
+"""Directories inside one another, each of which takes descriptors."""
 
 
 def _preview(call: Call, path: Path, recursive: bool = False) -> list[ToolCallContent]:
@@ -69,8 +75,10 @@ def delete(call: Call, path: Entry, recursive: bool = False) -> ToolResult:
         "files_deleted": removal.files,
         "directories_deleted": removal.directories,
     }
-    if removal.stopped or removal.left_count:
-        raise _incomplete(path, removal, facts)
+    if removal.problem:
+        kind = Cancelled if removal.is_stopped else IOFailed
+        deleted = plural(removal.files, "file")
+        raise kind(f"{path} is not wholly deleted: {deleted} deleted, {removal.problem}", **facts)
     if text:
         call.diff(path, text, None)
     message = f"Deleted {call.workspace.show(path)}{_counted(removal) if is_directory else ''}"
@@ -120,16 +128,48 @@ def _counted(removal: Removal) -> str:
     return f" with {' and '.join(parts)} in it" if parts else ""
 
 
-def _incomplete(path: Path, removal: Removal, facts: JsonObject) -> IOFailed | Cancelled:
-    lines = [f"{path.parent / name}: {why}" for name, why in removal.left]
-    if removal.left_count > len(lines):
-        lines.append(f"… and {removal.left_count - len(lines):,} more")
-    what = "then it was stopped"
-    if lines:
-        what = f"{plural(removal.left_count, 'entry', 'entries')} could not be deleted"
-    return (IOFailed if lines else Cancelled)(
-        f"{path} is not wholly deleted: {plural(removal.files, 'file')} deleted, {what}",
-        output="\n".join(lines),
-        **facts,
-        left=removal.left_count,
-    )
+class Removal(msgspec.Struct):
+    """Removes entries, and counts them, up to the first one that can't be removed.
+
+    Args:
+        stop: Called now and then; once it returns True, nothing more is removed.
+    """
+
+    stop: Callable[[], bool] = lambda: False
+    files: int = 0
+    directories: int = 0
+    problem: str = ""
+    """Why something is left."""
+    is_stopped: bool = False
+
+    def remove(self, parent: int, name: str, above: str = "", depth: int = 0) -> bool:
+        """Remove an entry of an open directory, and return whether it is gone."""
+        path = f"{above}{name}"
+        try:
+            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+            if self.stop():
+                self.is_stopped, self.problem = True, "then it was stopped"
+            elif not stat.S_ISDIR(found.st_mode):
+                os.unlink(name, dir_fd=parent)
+                self.files += 1
+            elif depth >= MAX_DEPTH:
+                self.problem = f"{path} is nested {MAX_DEPTH} directories deep"
+            elif self._is_emptied(parent, name, path, depth):
+                os.rmdir(name, dir_fd=parent)
+                self.directories += 1
+        except FileNotFoundError:
+            pass  # another process removed it first
+        except OSError as exc:
+            self.problem = f"{path} could not be: {exc.strerror or exc}"
+        return not self.problem
+
+    def _is_emptied(self, parent: int, name: str, path: str, depth: int) -> bool:
+        fd = os.open(name, LIST | NO_LINK, dir_fd=parent)
+        try:
+            if depth and os.fstat(fd).st_dev != os.fstat(parent).st_dev:
+                self.problem = f"another file system is mounted at {path}"
+                return False
+            names = sorted(os.listdir(fd))  # noqa: PTH208 - it is a descriptor
+            return all(self.remove(fd, each, f"{path}/", depth + 1) for each in names)
+        finally:
+            os.close(fd)

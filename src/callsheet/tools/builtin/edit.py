@@ -9,7 +9,6 @@ from typing import NamedTuple
 from callsheet.report.content import ToolCallContent
 from callsheet.report.humanize import bytes_text
 from callsheet.tools.errors import ExecutionFailed, InvalidArguments
-from callsheet.tools.files.atomic import run_to_end
 from callsheet.tools.files.document import (
     HARD_LINKS,
     MAX_BYTES,
@@ -18,6 +17,7 @@ from callsheet.tools.files.document import (
     check_text,
     check_writable,
     explained,
+    run_to_end,
 )
 from callsheet.tools.files.edits import Change, find_spans, not_found, not_unique, replace
 from callsheet.tools.files.text_encoding import Unencodable, presentable

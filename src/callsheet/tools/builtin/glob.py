@@ -8,13 +8,12 @@ from heapq import nsmallest
 from pathlib import Path
 
 from callsheet.report.humanize import plural
+from callsheet.tools import ripgrep
 from callsheet.tools.errors import InvalidArguments, NotPermitted
-from callsheet.tools.fs.dirfd import check_directory, stat_of
+from callsheet.tools.files.dirfd import check_directory, stat_of
+from callsheet.tools.globs import compile_glob, escape_name
 from callsheet.tools.invocation import in_thread
 from callsheet.tools.result import ToolResult
-from callsheet.tools.search import ripgrep
-from callsheet.tools.search.globs import compile_glob
-from callsheet.tools.search.matches import escape_name
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 

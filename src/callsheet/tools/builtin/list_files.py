@@ -10,9 +10,9 @@ from pathlib import Path
 
 from callsheet.report.humanize import bytes_text, plural
 from callsheet.report.patterns import lazy
-from callsheet.tools.fs.dirfd import LIST, NO_LINK, check_directory, open_directory
+from callsheet.tools.files.dirfd import LIST, NO_LINK, check_directory, open_directory
+from callsheet.tools.globs import escape_name
 from callsheet.tools.result import ToolResult
-from callsheet.tools.search.matches import escape_name
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 

@@ -3,12 +3,18 @@
 The destination is the new path, even where `mv` would move into an existing directory, so that exactly the
 change that was requested and approved is made. Missing directories above it are created. A link is moved, not
 its target. A move is one rename, so nothing is ever half moved; to another file system there is none.
+
+`rename(2)` silently replaces a file that has the new name, and looking first is no help: the file may come in
+between. So a file gets its second name by a hard link, which is never replaced. A directory replaces at most
+an empty one.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from callsheet.report.json import JsonObject
@@ -19,12 +25,13 @@ from callsheet.tools.errors import (
     NotPermitted,
     ToolError,
 )
-from callsheet.tools.fs.dirfd import DirectoryEntry, parent_of, remove_made
-from callsheet.tools.fs.trees import rename_new
+from callsheet.tools.files.dirfd import DirectoryEntry, parent_of, remove_made
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 from callsheet.tools.workspace import Entry, Workspace
+
+_NO_LINKS = (errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
 
 
 @tool(kind="move", locations=("{source}", "{destination}"))
@@ -88,3 +95,38 @@ def _exists(call: Call, source: Path, destination: Path, new: DirectoryEntry) ->
         inside = call.workspace.show(destination / source.name)
         hint = f"it is a directory: to move into it, give {inside} as destination"
     return ExecutionFailed(f"destination: {destination} exists, and nothing is replaced; {hint}")
+
+
+def rename_new(from_fd: int, old: str, to_fd: int, new: str) -> None:
+    """Rename an entry of one open directory to a new entry of another.
+
+    Raises:
+        FileExistsError: An entry of that name exists, even if it was created at this very moment.
+    """
+    found = os.stat(old, dir_fd=from_fd, follow_symlinks=False)
+    by_link = not stat.S_ISDIR(found.st_mode)
+    with suppress(FileNotFoundError):
+        there = os.stat(new, dir_fd=to_fd, follow_symlinks=False)
+        # On a file system that ignores the case of letters, both names may be those of one entry. Two hard
+        # links are two entries, and renaming one to the other would do nothing.
+        if not os.path.samestat(found, there) or (by_link and found.st_nlink > 1):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), old, None, new)
+        by_link = False
+    if by_link:
+        try:
+            os.link(old, new, src_dir_fd=from_fd, dst_dir_fd=to_fd, follow_symlinks=False)
+        except OSError as exc:
+            if exc.errno not in _NO_LINKS:
+                raise
+        else:
+            _unlink_or_undo(from_fd, old, to_fd, new)
+            return
+    os.rename(old, new, src_dir_fd=from_fd, dst_dir_fd=to_fd)
+
+
+def _unlink_or_undo(from_fd: int, old: str, to_fd: int, new: str) -> None:
+    try:
+        os.unlink(old, dir_fd=from_fd)
+    except OSError:
+        os.unlink(new, dir_fd=to_fd)
+        raise

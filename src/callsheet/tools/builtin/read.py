@@ -14,6 +14,7 @@ from msgspec import Meta
 from callsheet.report.content import ToolCallContent
 from callsheet.report.humanize import bytes_text, plural
 from callsheet.report.json import JsonObject
+from callsheet.tools.files.dirfd import open_regular
 from callsheet.tools.files.document import MAX_BYTES, explained
 from callsheet.tools.files.line_ranges import LineRange, LineReader
 from callsheet.tools.files.text_encoding import (
@@ -24,7 +25,6 @@ from callsheet.tools.files.text_encoding import (
     image_type,
     is_binary,
 )
-from callsheet.tools.fs.dirfd import open_regular
 from callsheet.tools.invocation import in_thread
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call

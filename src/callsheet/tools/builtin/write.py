@@ -10,7 +10,7 @@ from typing import NamedTuple
 from callsheet.report.content import ToolCallContent
 from callsheet.report.humanize import bytes_text, plural
 from callsheet.tools.errors import ExecutionFailed
-from callsheet.tools.files.atomic import run_to_end
+from callsheet.tools.files.dirfd import parent_of, stat_of
 from callsheet.tools.files.document import (
     HARD_LINKS,
     Document,
@@ -18,6 +18,7 @@ from callsheet.tools.files.document import (
     check_text,
     check_writable,
     explained,
+    run_to_end,
 )
 from callsheet.tools.files.edits import line_changes
 from callsheet.tools.files.text_encoding import (
@@ -30,7 +31,6 @@ from callsheet.tools.files.text_encoding import (
     presentable,
     with_newlines,
 )
-from callsheet.tools.fs.dirfd import parent_of, stat_of
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool

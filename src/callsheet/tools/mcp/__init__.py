@@ -5,12 +5,10 @@
 | file | owns |
 |---|---|
 | `config` | the configuration of a server |
-| `transports` | how a server is reached: a child's pipes, or HTTP |
-| `connection` | one connection, and the MCP protocol over it, by the SDK |
+| `stdio_transport`, `http_transport` | how a server is reached: a child's pipes, or streamable HTTP |
+| `connection` | one connection, and the MCP protocol over it |
 | `servers` | all of a session's servers, their restarts, and the names of their tools |
 | `tool_adapter` | a server's tools and answers as ours |
-
-The MCP SDK is an extra, `pip install 'callsheet[mcp]'`, and imported only when a server is opened.
 """
 
 from callsheet.tools.mcp.config import InvalidServer, McpServer

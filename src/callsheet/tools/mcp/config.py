@@ -17,6 +17,10 @@ START_TIMEOUT = 30.0
 """Seconds that a server may take to start. Some are downloaded on their first start."""
 
 
+STATELESS = "2026-07-28"
+"""The version of MCP that has no handshake: each request says who sends it."""
+
+
 class InvalidServer(CallsheetError, ValueError):
     """The configuration of an MCP server can't be used."""
 
@@ -71,13 +75,17 @@ class McpServer(Struct, frozen=True):
             force_setattr(self, name, texts)
         if self.cwd is not None:
             force_setattr(self, "cwd", str(self.cwd))
-        if (self.command is None) == (self.url is None):
-            raise InvalidServer(f"{self}: give either a command or a url")
-        problem = self._wrong_command() if self.url is None else self._wrong_url(self.url)
-        if problem:
+        if problem := self._problem():
             raise InvalidServer(f"{self}: {problem}")
 
-    def _wrong_command(self) -> str:
+    def _problem(self) -> str:
+        if (self.command is None) == (self.url is None):
+            return "give either a command or a url"
+        if self.url is not None:
+            if not _is_web(self.url):
+                return "its url starts with http:// or https:// and names a host"
+            has_more = self.args or self.env or self.cwd
+            return "args, env and cwd are for servers with a command" if has_more else ""
         if not isinstance(self.command, str) or not self.command.strip():
             return f"its command is a program to start, got {self.command!r}"
         if self.headers:
@@ -85,17 +93,6 @@ class McpServer(Struct, frozen=True):
         texts = (self.command, self.cwd or "", *self.args, *self.env, *self.env.values())
         has_nul = any("\0" in text for text in texts)
         return "a command, its args, env and cwd can't have a NUL character" if has_nul else ""
-
-    def _wrong_url(self, url: str) -> str:
-        try:
-            parts = urlsplit(url)
-            good = parts.scheme in ("http", "https") and bool(parts.hostname)
-        except (ValueError, AttributeError, TypeError):
-            good = False
-        if not good:
-            return "its url starts with http:// or https:// and names a host"
-        has_more = self.args or self.env or self.cwd
-        return "args, env and cwd are for servers with a command" if has_more else ""
 
     def __str__(self) -> str:
         return f"MCP server {self.name!r}"
@@ -136,6 +133,14 @@ class McpServer(Struct, frozen=True):
             f"MCP server {given.name!r}: the transport {given.type!r} is not spoken here; use stdio, or "
             "streamable HTTP (type http)"
         )
+
+
+def _is_web(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
+    except (ValueError, AttributeError, TypeError):
+        return False
 
 
 class _Pair(Struct):

@@ -9,21 +9,18 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
-from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from callsheet.report.json import JsonObject
 from callsheet.report.patterns import lazy
 from callsheet.tools.errors import IOFailed
 from callsheet.tools.mcp.config import InvalidServer, McpServer, NotDelivered, ServerFault
+from callsheet.tools.mcp.connection import DeclaredTool, OnProgress, ServerConnection
+from callsheet.tools.mcp.tool_adapter import make_tool
 
 if TYPE_CHECKING:
-    import mcp_types
-    from mcp.shared.dispatcher import ProgressFnT
-
-    from callsheet.tools.mcp.connection import ServerConnection
     from callsheet.tools.tool import Registry, Tool
     from callsheet.tools.workspace import Workspace
 
@@ -76,7 +73,7 @@ class Server:
         self, config: McpServer, cwd: str, roots: Sequence[Path], on_change: Callable[[], None]
     ) -> None:
         self.config = config
-        self.tools: Sequence[mcp_types.Tool] = ()
+        self.tools: Sequence[DeclaredTool] = ()
         self.problem: str | None = None
         self._cwd = cwd
         self._roots = roots
@@ -93,10 +90,8 @@ class Server:
         except ServerFault as exc:
             self.problem = f"{self.config} {exc}"
 
-    async def call(
-        self, tool: str, arguments: dict[str, Any], on_progress: ProgressFnT
-    ) -> mcp_types.CallToolResult:
-        """Call a tool. Start the server first if it is not connected.
+    async def call(self, tool: str, arguments: JsonObject, on_progress: OnProgress) -> object:
+        """Call a tool, and return the server's result. Start the server first if it is not connected.
 
         Raises:
             ToolError: The call failed, or the server can't be started or was lost.
@@ -114,9 +109,6 @@ class Server:
 
     async def _connected(self) -> ServerConnection:
         """Return a usable connection. All callers that need a new one wait for the same one."""
-        await asyncio.to_thread(_import_sdk)
-        from callsheet.tools.mcp.connection import ServerConnection
-
         if self._is_closed:
             raise ServerFault("was closed with its session")
         if not self._connections or self._connections[-1].is_over:
@@ -134,7 +126,7 @@ class Server:
             self._refreshing.cancel()
         await asyncio.gather(*[connection.close() for connection in self._connections])
 
-    def _take(self, tools: Sequence[mcp_types.Tool]) -> None:
+    def _take(self, tools: Sequence[DeclaredTool]) -> None:
         if list(tools) != list(self.tools):
             self.tools = tools
             self._on_change()
@@ -152,22 +144,6 @@ class Server:
                 self._take(await self._connections[-1].list_tools())
             except ServerFault as exc:
                 self.problem = f"{self.config} did not list its tools again: it {exc}"
-
-
-def _import_sdk() -> None:
-    """Import what needs the SDK, in a thread, because that takes most of a second."""
-    try:
-        import_module("callsheet.tools.mcp.connection")
-    except ImportError as exc:
-        install = "pip install 'callsheet[mcp]'"
-        try:
-            found = version("mcp")
-        except PackageNotFoundError:
-            raise ServerFault(f"needs the package mcp, which is not installed: {install}") from None
-        raise ServerFault(
-            f"needs the package mcp from version 2 on; {found} is installed and can't be used ({exc}): "
-            f"{install}"
-        ) from None
 
 
 class McpServers:
@@ -248,11 +224,6 @@ class McpServers:
             for tool in server.tools
         ]
         self._names |= name_tools([(label, tool.name) for label, _, tool in listed], self._names)
-        self._wrong = []
-        if not listed:
-            return []
-        from callsheet.tools.mcp.tool_adapter import make_tool  # the SDK is there: it listed them
-
         made = [
             make_tool(server, self._names[label, one.name], one) for label, server, one in listed
         ]

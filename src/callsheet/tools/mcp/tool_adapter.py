@@ -8,19 +8,27 @@ from __future__ import annotations
 
 import math
 import os
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 import jsonschema_rs
-import mcp_types as types
 import msgspec
+from msgspec import Struct
 
 from callsheet.acp.codec import decode_block
 from callsheet.acp.jsonrpc import InvalidParams
 from callsheet.describe.classify import reading_kind
-from callsheet.report.content import ToolCallContent
+from callsheet.report.content import (
+    AudioContent,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    ToolCallContent,
+)
 from callsheet.report.errors import InvalidContent
 from callsheet.report.json import JsonObject
 from callsheet.report.patterns import lazy
@@ -28,8 +36,7 @@ from callsheet.tools.errors import ExecutionFailed
 from callsheet.tools.tool import Tool
 
 if TYPE_CHECKING:
-    from mcp.shared.dispatcher import ProgressFnT
-
+    from callsheet.tools.mcp.connection import DeclaredTool
     from callsheet.tools.mcp.servers import Server
     from callsheet.tools.result import ToolResult
     from callsheet.tools.session import Call
@@ -51,7 +58,7 @@ def _refuse(uri: str) -> Any:
     raise ValueError(f"{uri} is not fetched")
 
 
-def make_tool(server: Server, name: str, declared: types.Tool) -> tuple[Tool, str]:
+def make_tool(server: Server, name: str, declared: DeclaredTool) -> tuple[Tool, str]:
     """Return the tool for a server's declaration, and what was wrong with the declaration, if anything."""
     schema, problem = declared.input_schema, ""
     if why_not := _why_not(schema):
@@ -60,17 +67,21 @@ def make_tool(server: Server, name: str, declared: types.Tool) -> tuple[Tool, st
             f"{server.config}: tool {declared.name!r}: its schema can't be used, so any arguments are let "
             f"through: {why_not}"
         )
-    hints: dict[str, Any] = {}
-    if declared.annotations is not None:
-        hints = declared.annotations.model_dump(by_alias=True, mode="json", exclude_none=True)
+    hints = dict(declared.annotations or {})
     if declared.title:
         hints["title"] = declared.title
     is_read_only = server.config.trusted and hints.get("readOnlyHint") is True
 
     async def run(call: Call, arguments: dict[str, Any]) -> ToolResult:
-        result = await server.call(declared.name, arguments, _progress_of(call))
+        given = await server.call(declared.name, arguments, partial(_report_progress, call))
+        try:
+            answer = msgspec.convert(given, _Answer)
+        except msgspec.ValidationError as exc:
+            raise ExecutionFailed(
+                f"{server.config} gave a result that is not as MCP has it: {exc}"
+            ) from None
         metadata = {"mcp_server": server.config.name, "mcp_tool": declared.name}
-        return _result(call, result, metadata)
+        return _result(call, answer, metadata)
 
     tool = Tool.from_schema(
         name,
@@ -87,64 +98,70 @@ def make_tool(server: Server, name: str, declared: types.Tool) -> tuple[Tool, st
     return tool, problem
 
 
-def _progress_of(call: Call) -> ProgressFnT:
-    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-        if not call.has_ended:
-            call.progress(_number(progress), _number(total), message)
-
-    return on_progress
+def _report_progress(call: Call, done: object, total: object, message: object) -> None:
+    if not call.has_ended:
+        text = message if isinstance(message, str) else None
+        call.progress(_number(done), _number(total), text)
 
 
-def _number(value: float | None) -> float | None:
+def _number(value: object) -> float | None:
     """Return 3 for 3.0, and nothing for what is no number."""
-    if value is None or not math.isfinite(value):
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
         return None
     return int(value) if value == int(value) else value
 
 
-def _result(call: Call, answer: types.CallToolResult, metadata: JsonObject) -> ToolResult:
-    blocks = [_converted(block) for block in answer.content]
-    texts = [text for text, _ in blocks if text]
-    structured: Any = answer.structured_content
-    if not texts and structured is not None:
-        texts = [msgspec.json.format(msgspec.json.encode(structured)).decode()]
-    for block in answer.content:
-        _locate(call, block)
-    text = "\n".join(texts)
+class _ContentBlock(Struct):
+    type: Literal["text", "image", "audio", "resource_link", "resource"]
+    annotations: JsonObject | None = None
+
+
+class _Answer(Struct, rename="camel"):
+    content: list[JsonObject] = []
+    structured_content: Any = None
+    is_error: bool = False
+
+    def __post_init__(self) -> None:
+        msgspec.convert(self.content, list[_ContentBlock])
+
+
+def _result(call: Call, answer: _Answer, metadata: JsonObject) -> ToolResult:
+    texts, items = list[str](), list[ToolCallContent]()
+    for raw in answer.content:
+        try:
+            block = decode_block({"content": raw})  # ACP has the blocks of MCP
+        except (InvalidContent, InvalidParams) as exc:
+            texts.append(f"({raw.get('type')} that can't be shown: {exc})")
+            continue
+        if isinstance(block, TextContent) and (block.annotations or {}).get("audience") != ["user"]:
+            texts.append(block.text)
+        else:
+            texts.append(_text(block))
+            items.append(block)
+        _locate(call, getattr(block, "uri", None) or "")
+    text = "\n".join(filter(None, texts))
+    if not text and answer.structured_content is not None:
+        text = msgspec.json.format(msgspec.json.encode(answer.structured_content)).decode()
     result = call.error(ExecutionFailed(text)) if answer.is_error else call.success(text)
-    result = result.with_content(*[item for _, item in blocks if item is not None])
-    if structured is not None:
-        metadata["structured_content"] = structured
-    return result.with_all_metadata(metadata)
+    if answer.structured_content is not None:
+        metadata["structured_content"] = answer.structured_content
+    return result.with_content(*items).with_all_metadata(metadata)
 
 
-# Blocks: the text of each for the model, and its content for the user, which ACP has as MCP has it
-
-
-def _converted(block: types.ContentBlock) -> tuple[str, ToolCallContent | None]:
-    is_text = isinstance(block, types.TextContent)
-    if is_text and (block.annotations is None or block.annotations.audience != ["user"]):
-        return block.text, None
-    try:
-        raw = block.model_dump(by_alias=True, mode="json", exclude_none=True)
-        item = decode_block({"content": raw})
-    except (InvalidContent, InvalidParams) as exc:
-        return f"({block.type} that can't be shown: {exc})", None
-    return "" if is_text else _text(block), item  # this text is not for the model
-
-
-def _text(block: types.ContentBlock) -> str:
-    if isinstance(block, types.ResourceLink):
+def _text(block: ToolCallContent) -> str:
+    """Return what a model gets of a block that is shown to the user."""
+    if isinstance(block, ResourceLink):
         text = f"{block.title or block.name}: {block.uri}"
         return f"{text} ({block.description})" if block.description else text
-    if isinstance(block, types.EmbeddedResource):
-        resource = block.resource
-        if isinstance(resource, types.TextResourceContents):
-            return f"{resource.uri}:\n{resource.text}"
-        kind = f"{resource.mime_type}, " if resource.mime_type else ""
-        return f"{resource.uri} ({kind}{_size(resource.blob):,} bytes)"
-    assert not isinstance(block, types.TextContent)
-    return f"({block.type}, {block.mime_type}, {_size(block.data):,} bytes)"
+    if isinstance(block, (ImageContent, AudioContent)):
+        kind = "image" if isinstance(block, ImageContent) else "audio"
+        return f"({kind}, {block.mime_type}, {_size(block.data):,} bytes)"
+    if not isinstance(block, EmbeddedResource):
+        return ""  # text that is not for the model
+    if block.text is not None:
+        return f"{block.uri}:\n{block.text}"
+    kind = f"{block.mime_type}, " if block.mime_type else ""
+    return f"{block.uri} ({kind}{_size(block.blob or ''):,} bytes)"
 
 
 def _size(data: str) -> int:
@@ -152,12 +169,10 @@ def _size(data: str) -> int:
     return len(data) * 3 // 4 - data[-2:].count("=")
 
 
-def _locate(call: Call, block: types.ContentBlock) -> None:
-    """Report the file of the workspace that a block links to, and its line if the link ends with `#L12`."""
-    uri = block.resource.uri if isinstance(block, types.EmbeddedResource) else None
-    uri = block.uri if isinstance(block, types.ResourceLink) else uri
+def _locate(call: Call, uri: str) -> None:
+    """Report the file of the workspace that a link leads to, and its line if it ends with `#L12`."""
     try:
-        parts = urlsplit(uri or "")
+        parts = urlsplit(uri)
     except ValueError:
         return
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):

@@ -111,7 +111,7 @@ async def addresses_of(host: str, port: int, allowed: AllowedHosts) -> list[str]
         leads = "" if str(address) == host else f" leads to {address}, which"
         raise NotPermitted(
             f"{host}{leads} is not a public address ({why_refused(address)}); only the session's "
-            "settings can allow it (private_hosts)"
+            "settings can allow it (private_hosts; callsheet call --allow-host)"
         )
     return [str(address) for address in good]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from urllib.parse import unquote_to_bytes
 
@@ -33,8 +33,15 @@ from callsheet.tools.errors import (
 )
 from callsheet.tools.invocation import in_thread
 from callsheet.tools.web.addresses import AllowedHosts, addresses_of
-from callsheet.tools.web.bodies import DECODED, FetchLimits, FetchResponse
 
+SIZE = 5_000_000
+"""Bytes of a body that are read."""
+
+SECONDS = 30.0
+"""Seconds that a request may take with all its redirects."""
+
+CONNECT_SECONDS = 10.0
+MAX_REDIRECTS = 10
 MAX_URL = 8192
 REDIRECTS = (301, 302, 303, 307, 308)
 
@@ -49,6 +56,28 @@ _OURS = lazy(
 # The headers of the caller that may be sent to another origin.
 _HARMLESS = ("accept", "accept-language", "cache-control", "pragma", "range", "user-agent")
 _OF_BODY = ("content-type", "content-encoding", "content-language", "content-location")
+
+
+class FetchResponse(msgspec.Struct):
+    """A response, as far as it was received."""
+
+    url: str
+    status: int = 0
+    phrase: str = ""
+    headers: dict[str, str] = {}
+    body: bytearray = msgspec.field(default_factory=bytearray)
+    truncated: bool = False
+    redirects: list[str] = []
+
+    @property
+    def encoding(self) -> str:
+        """How the body is packed."""
+        return self.headers.get("content-encoding", "").strip().lower()
+
+    @property
+    def is_decoded(self) -> bool:
+        """Whether it is packed in none but the ways that are asked for."""
+        return self.encoding in ("", "identity", "gzip", "deflate")
 
 
 class FetchRequest(msgspec.Struct, frozen=True):
@@ -164,26 +193,25 @@ def _bare(url: URL) -> URL:
 
 
 async def download(
-    request: FetchRequest, allowed: AllowedHosts, limits: FetchLimits, answer: FetchResponse
+    request: FetchRequest, private_hosts: Iterable[str], answer: FetchResponse
 ) -> None:
     """Send a request and follow its redirects.
 
     Args:
         request: The request.
-        allowed: Hosts that may be reached though they are not public.
-        limits: How much is received, and for how long.
+        private_hosts: Hosts that may be reached though they are not public.
         answer: Is filled with what is received, also if this fails.
 
     Raises:
         ToolError: There is no whole response, or it must not be asked for.
     """
-    limit = asyncio.timeout(limits.seconds)
+    allowed, limit = AllowedHosts(private_hosts), asyncio.timeout(SECONDS)
     try:
         async with limit:
-            while (location := await _hop(request, allowed, limits, answer)) is not None:
-                if len(answer.redirects) >= limits.redirects:
+            while (location := await _hop(request, allowed, answer)) is not None:
+                if len(answer.redirects) >= MAX_REDIRECTS:
                     raise ExecutionFailed(
-                        f"{answer.redirects[0]} redirects more than {limits.redirects} times"
+                        f"{answer.redirects[0]} redirects more than {MAX_REDIRECTS} times"
                     )
                 request = follow(request, answer.status, location)
                 answer.redirects.append(answer.url)
@@ -192,14 +220,10 @@ async def download(
         if not limit.expired():
             raise
         came = f", only {len(answer.body):,} bytes of it" if answer.status else ""
-        raise TimedOut(
-            f"{answer.url} gave no whole answer within {limits.seconds:g} s{came}"
-        ) from None
+        raise TimedOut(f"{answer.url} gave no whole answer within {SECONDS:g} s{came}") from None
 
 
-async def _hop(
-    request: FetchRequest, allowed: AllowedHosts, limits: FetchLimits, answer: FetchResponse
-) -> str | None:
+async def _hop(request: FetchRequest, allowed: AllowedHosts, answer: FetchResponse) -> str | None:
     """Send one request. Return the target of a redirect, or None for a final response."""
     url = request.url
     host, port = url.raw_host.decode("ascii"), url.port or _PORTS[url.scheme]
@@ -208,9 +232,9 @@ async def _hop(
     # Hops never share a connection, because the host that it was made for would be unknown.
     async with httpx2.AsyncHTTPTransport(verify=context, trust_env=False) as transport:
         try:
-            response = await _connect(transport, request, addresses, limits)
+            response = await _connect(transport, request, addresses)
             try:
-                return await _receive(response, request, limits, answer)
+                return await _receive(response, request, answer)
             finally:
                 await response.aclose()
         except httpx2.DecodingError:
@@ -225,20 +249,19 @@ async def _connect(
     transport: httpx2.AsyncHTTPTransport,
     request: FetchRequest,
     addresses: list[str],
-    limits: FetchLimits,
 ) -> httpx2.Response:
     """Send the request to the first of the addresses that takes a connection."""
     for address in addresses[:-1]:
         try:
-            return await transport.handle_async_request(_pinned(request, address, limits))
+            return await transport.handle_async_request(_pinned(request, address))
         except (httpx2.ConnectError, httpx2.ConnectTimeout):
             continue  # nothing was sent yet
-    return await transport.handle_async_request(_pinned(request, addresses[-1], limits))
+    return await transport.handle_async_request(_pinned(request, addresses[-1]))
 
 
-def _pinned(request: FetchRequest, address: str, limits: FetchLimits) -> httpx2.Request:
+def _pinned(request: FetchRequest, address: str) -> httpx2.Request:
     """Return the request that goes to one address, in the name of its host."""
-    url, timeout = request.url, httpx2.Timeout(limits.seconds, connect=limits.connect_seconds)
+    url, timeout = request.url, httpx2.Timeout(SECONDS, connect=CONNECT_SECONDS)
     headers = {
         "host": url.netloc.decode("ascii"),
         **request.headers,
@@ -256,7 +279,7 @@ def _pinned(request: FetchRequest, address: str, limits: FetchLimits) -> httpx2.
 
 
 async def _receive(
-    response: httpx2.Response, request: FetchRequest, limits: FetchLimits, answer: FetchResponse
+    response: httpx2.Response, request: FetchRequest, answer: FetchResponse
 ) -> str | None:
     answer.status, answer.phrase = response.status_code, response.reason_phrase
     answer.headers = {name.lower(): value for name, value in response.headers.items()}
@@ -266,11 +289,10 @@ async def _receive(
     if request.method == "HEAD":
         return None
     # What is packed comes in pieces of a bounded size, however much there is of it.
-    is_decoded = answer.encoding in DECODED
-    async for data in response.aiter_bytes() if is_decoded else response.aiter_raw():
+    async for data in response.aiter_bytes() if answer.is_decoded else response.aiter_raw():
         answer.body += data
-        if max(len(answer.body), response.num_bytes_downloaded) > limits.size:
-            del answer.body[limits.size :]
+        if max(len(answer.body), response.num_bytes_downloaded) > SIZE:
+            del answer.body[SIZE:]
             answer.truncated = True
             break
     return None

@@ -1,0 +1,73 @@
+"""`callsheet demo`: what the tap makes of a poor agent; `callsheet demo agent`: the agent and its tools."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from callsheet.cli.demo.scenes import command as agent_command
+from callsheet.cli.signals import StopSignals
+from callsheet.testing import AgentError, AgentGone
+
+if TYPE_CHECKING:
+    from callsheet.cli.demo.before_after import BeforeAfter
+
+
+@click.group(invoke_without_command=True)
+@click.option(
+    "--keep", metavar="DIR", help="Save both recordings there: bare.jsonl and tapped.jsonl."
+)
+@click.pass_context
+def command(ctx: click.Context, keep: str | None) -> int:
+    """Watch a poor agent become a good one: the same agent twice, bare and behind the tap.
+
+    Both runs are real, side by side on a wide terminal. It takes five seconds. No model and no network
+    are needed, and nothing is kept unless you ask for it.
+
+    \b
+    Exit codes: 0 ok, 1 something went wrong, 2 bad usage, 130 interrupted.
+    """
+    if ctx.invoked_subcommand is not None:
+        return 0
+    from callsheet.cli.demo.before_after import BeforeAfter  # rich takes a while to import
+
+    directory = Path(tempfile.mkdtemp(prefix="callsheet-demo-")).resolve()
+    with StopSignals() as signals:
+        try:
+            demo = BeforeAfter(directory)
+            code = asyncio.run(_played(demo, signals))
+            _save(demo, keep)
+        except (AgentGone, AgentError, TimeoutError) as exc:
+            click.echo(f"callsheet: {exc}", err=True)
+            return 1
+        else:
+            return code
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _save(demo: BeforeAfter, keep: str | None) -> None:
+    if keep is not None:
+        Path(keep).mkdir(parents=True, exist_ok=True)
+        for name, run in zip(("bare", "tapped"), demo.runs, strict=True):
+            run.client.recording.save(Path(keep) / f"{name}.jsonl")
+
+
+async def _played(demo: BeforeAfter, signals: StopSignals) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    signals.on_first(task.cancel)
+    try:
+        return 1 if await demo.show() else 0
+    except asyncio.CancelledError:
+        if signals.number is None:
+            raise
+        return signals.exit_code
+
+
+command.add_command(agent_command, "agent")

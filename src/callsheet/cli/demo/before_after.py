@@ -1,0 +1,265 @@
+"""The before and after: one poor agent, run twice at the same time, bare and behind `callsheet tap`.
+
+Both runs are real: a client starts the agent (`poor_agent`), sends it a prompt, approves what it asks, and
+shows its calls as an editor would. At the end, `callsheet check` judges both recordings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+from rich.columns import Columns
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from callsheet.check.engine import RecordingChecker
+from callsheet.check.finding import Finding
+from callsheet.check.rules import RULES
+from callsheet.check.scorecard import Score, Scorecard
+from callsheet.cli.cards.board import TICK
+from callsheet.cli.cards.card import mark
+from callsheet.cli.output import console_for, is_terminal, visible
+from callsheet.describe import Describer, pick_locale
+from callsheet.describe.i18n import DECIMAL_COMMA
+from callsheet.observe.lines import read_lines
+from callsheet.observe.model import FINAL, Json, many, obj, text
+from callsheet.redaction.redactor import Redactor
+from callsheet.report.humanize import bytes_text
+from callsheet.report.json import JsonObject
+from callsheet.testing import AgentClient
+
+Phrase: TypeAlias = Callable[[str], str]
+
+WIDE = 112
+"""Columns from which on both runs stand side by side."""
+
+PIPE_WIDTH = 100
+NEXT = "callsheet tap -- YOUR-AGENT"
+_GOOD, _BAD = "green", "red"
+
+
+class DemoRun:
+    """One of the two runs: its client, and the cards of its calls as an editor folds them."""
+
+    def __init__(self, name: str, command: list[str], directory: Path, phrase: Phrase) -> None:
+        self.name: str = name
+        self.size: int = 0
+        self.blind: int = 0
+        self.is_over: bool = False
+        self._phrase: Phrase = phrase
+        self._directory: str = str(directory)
+        self._cards: dict[str, Json] = {}
+        self._redactor: Redactor = Redactor(known={})
+        self.client: AgentClient = AgentClient(
+            command,
+            cwd=str(directory),
+            env={**os.environ, "CALLSHEET_HISTORY": "off"},
+            on_permission=self._approve,
+            on_line=self._receive,
+            timeout=30,
+        )
+
+    async def play(self) -> None:
+        """Start the agent, and let it play its turn."""
+        async with self.client as client:
+            session = await client.new_session(self._directory)
+            await client.prompt(session, "Fix the basket.")
+        self.is_over = True
+
+    def score(self) -> tuple[Score, int]:
+        """Return the figures of `callsheet check` for this run, and how many findings there are."""
+        card, findings = Scorecard(RULES), list[Finding]()
+
+        def found(finding: Finding) -> None:
+            card.found(finding)
+            findings.append(finding)
+
+        checker = RecordingChecker(RULES, on_finding=found, on_over=card.over)
+        for line in read_lines(BytesIO(self.client.recording.to_bytes())):
+            checker.feed(line)
+        checker.finish()
+        (agent,) = card.agents.values()
+        return agent.all, len(findings)
+
+    # What an editor does
+
+    def _receive(self, line: bytes) -> None:
+        params = obj(obj(msgspec.json.decode(line)).get("params"))
+        update = obj(params.get("update"))
+        key = text(update.get("toolCallId"))
+        if key is None:
+            return
+        self.size += len(line)
+        if update.get("sessionUpdate") == "tool_call":
+            # An editor that receives an id again takes it for the call that it knows, and draws that anew.
+            self._cards[key] = {**update, "replaces": key in self._cards}
+        else:
+            self._cards[key] = {**self._cards.get(key, {}), **update}
+
+    def _approve(self, params: JsonObject) -> str:
+        asked = obj(params.get("toolCall"))
+        card = self._cards.setdefault(text(asked.get("toolCallId")) or "", {})
+        card["asked"] = is_seen = bool(asked.get("rawInput"))
+        self.blind += not is_seen
+        return "allow_once"
+
+    # How it looks
+
+    def cards(self, elapsed: float) -> list[tuple[Text, Text]]:
+        """Return the title and the facts of each card."""
+        return [(self._title(card, elapsed), self._facts(card)) for card in self._cards.values()]
+
+    def _title(self, card: Json, elapsed: float) -> Text:
+        status = text(card.get("status")) or "pending"
+        colour = {"completed": _GOOD, "failed": _BAD}.get(status, "yellow")
+        title = Text(f"{mark(status, elapsed)} ", colour, no_wrap=True, overflow="ellipsis")
+        return title.append(visible(text(card.get("title")) or ""), "bold default")
+
+    def _facts(self, card: Json) -> Text:
+        line = Text(no_wrap=True, overflow="ellipsis")
+        for number, (fact, style) in enumerate(self._known(card)):
+            line.append(" · " if number else "", "dim").append(fact, style)
+        return line
+
+    def _known(self, card: Json) -> Iterator[tuple[str, str]]:
+        """Yield what a person sees of a call, and what is missing."""
+        phrase, notes = self._phrase, obj(obj(card.get("_meta")).get("callsheet"))
+        kind = text(card.get("kind"))
+        yield (kind, "dim") if kind else (phrase("demo_no_kind"), _BAD)
+        if not card.get("rawInput"):
+            yield phrase("demo_no_input"), _BAD
+        if card.get("replaces"):
+            yield phrase("demo_replaces"), _BAD
+        if "asked" in card:
+            yield ((phrase("demo_seen"), _GOOD) if card["asked"] else (phrase("demo_blind"), _BAD))
+        if notes.get("reason") == "exit_code":
+            yield phrase("demo_failure"), _GOOD
+        if any(obj(item).get("type") == "diff" for item in many(card.get("content"))):
+            yield phrase("demo_diff"), _GOOD
+        shown = msgspec.json.encode(card.get("content")).decode()
+        if self._redactor.found(shown):
+            yield phrase("demo_secret"), _BAD
+        elif "[redacted:" in shown:
+            yield phrase("demo_hidden"), _GOOD
+        if self.is_over and card.get("status") not in FINAL:
+            yield phrase("demo_never_ends"), _BAD
+        elif notes.get("reason") == "abandoned":
+            yield phrase("demo_ended"), _GOOD
+
+
+class BeforeAfter:
+    """Both runs, and the screen that shows them."""
+
+    def __init__(self, directory: Path, console: Console | None = None) -> None:
+        self._locale: str = pick_locale(None, os.environ)
+        self._phrase: Phrase = Describer(str(directory), locale=self._locale).phrase
+        if console is None:
+            plain = Console(width=PIPE_WIDTH, highlight=False, no_color=True)
+            console = console_for() if is_terminal() else plain
+        self._console: Console = console
+        self._is_live: bool = console.is_terminal
+        pace = "0.12" if self._is_live else "0"
+        poor = [sys.executable, "-m", "callsheet.cli.demo.poor_agent", pace]
+        options = ["--history", "off", "--locale", self._locale, "--report", os.devnull]
+        tapped = [sys.executable, "-m", "callsheet", "tap", *options, "--", *poor]
+        phrase = self._phrase
+        self.runs: tuple[DemoRun, DemoRun] = (
+            DemoRun(phrase("demo_before"), poor, directory, phrase),
+            DemoRun(phrase("demo_after"), tapped, directory, phrase),
+        )
+
+    async def show(self) -> int:
+        """Play both runs, show them, and return how many findings the tapped one has."""
+        playing = asyncio.gather(*(run.play() for run in self.runs))
+        try:
+            if self._is_live:
+                await self._draw(playing)
+            await playing
+        finally:
+            playing.cancel()
+        return self.show_result()
+
+    def show_result(self) -> int:
+        """Show both runs when they are over, and return how many findings the tapped one has."""
+        self._console.print(self._cards(0))
+        scores = [run.score() for run in self.runs]
+        self._console.print(self._figures(scores))
+        self._console.print(Text(f"\n{self._phrase('demo_next')}"), Text(NEXT, "bold cyan"))
+        return scores[1][1]
+
+    async def _draw(self, playing: asyncio.Future[Any]) -> None:
+        """Draw the cards until both runs are over."""
+        elapsed = 0.0
+        with Live(console=self._console, auto_refresh=False, transient=True) as live:
+            while not playing.done():
+                live.update(self._cards(elapsed), refresh=True)
+                await asyncio.sleep(TICK)
+                elapsed += TICK
+
+    def _cards(self, elapsed: float) -> RenderableType:
+        intro = Text(self._phrase("demo_intro"), "dim")
+        return Group(intro, self._columns(elapsed))
+
+    def _columns(self, elapsed: float) -> RenderableType:
+        width = self._console.width
+        if width >= WIDE and self._is_live:
+            panels = [
+                Panel(
+                    Group(*(line for card in run.cards(elapsed) for line in _two_lines(card))),
+                    title=run.name,
+                    border_style=style,
+                    width=width // 2,
+                )
+                for run, style in zip(self.runs, (_BAD, _GOOD), strict=True)
+            ]
+            return Columns(panels, padding=0)
+        parts: list[RenderableType] = []
+        for run, style in zip(self.runs, (_BAD, _GOOD), strict=True):
+            table = Table.grid(padding=(0, 2))
+            table.add_column(no_wrap=True)
+            table.add_column(no_wrap=True)
+            for title, facts in run.cards(elapsed):
+                table.add_row(title, facts)
+            parts += [Text(f"\n{run.name}", f"bold {style}"), table]
+        return Group(*parts)
+
+    def _figures(self, scores: list[tuple[Score, int]]) -> Table:
+        phrase = self._phrase
+        table = Table.grid(padding=(0, 3))
+        for justify in ("left", "right", "right"):
+            table.add_column(justify=justify)
+        (bare, before), (tapped, after) = scores
+        one, two = self.runs
+        rows: list[tuple[str, object, object]] = [
+            ("demo_whole", f"{bare.clean}/{bare.calls}", f"{tapped.clean}/{tapped.calls}"),
+            ("demo_open", bare.calls - bare.ended, tapped.calls - tapped.ended),
+            ("demo_approvals", one.blind, two.blind),
+            ("demo_secrets", bare.leaks, tapped.leaks),
+            ("demo_bytes", self._bytes(one.size), self._bytes(two.size)),
+            ("demo_findings", before, after),
+        ]
+        table.add_row("", Text(phrase("demo_bare"), _BAD), Text(phrase("demo_tapped"), _GOOD))
+        for key, was, is_now in rows:
+            table.add_row(phrase(key), Text(str(was), "bold"), Text(str(is_now), "bold"))
+        return table
+
+    def _bytes(self, size: int) -> str:
+        text = bytes_text(size)
+        return text.replace(".", ",") if self._locale in DECIMAL_COMMA else text
+
+
+def _two_lines(card: tuple[Text, Text]) -> tuple[RenderableType, ...]:
+    title, facts = card
+    facts.no_wrap = False
+    return title, Padding(facts, (0, 0, 0, 2))

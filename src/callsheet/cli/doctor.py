@@ -1,0 +1,154 @@
+"""`callsheet doctor`: what is installed, what is found on this machine, and what is wrong."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from callsheet import __version__
+from callsheet.cli.editors import AGENTS, EDITORS, SERVERS, BadSettingsFile, Editor, parsed
+from callsheet.cli.output import is_terminal, visible
+from callsheet.report.errors import CallsheetError
+from callsheet.report.humanize import bytes_text, plural
+from callsheet.report.json import is_object
+
+EXTRAS = {"mcp": "mcp", "postgres": "asyncpg"}
+"""What can be installed beside callsheet, and the package that shows that it is."""
+
+_COLOURS = {"ok": "green", "note": "yellow", "wrong": "red"}
+_MARKS = {"ok": "✓", "note": "·", "wrong": "✗"}
+
+
+class Fact(NamedTuple):
+    """One line of the answer. `level` is ok, note (nothing is wrong, but something is not there) or wrong."""
+
+    level: str
+    what: str
+    text: str
+
+
+@click.command("doctor")
+def command() -> int:
+    """Say what is installed, where history and settings are, which agents and editors are found.
+
+    \b
+    Exit codes: 0 nothing is wrong, 1 something is.
+    """
+    facts = [*_product(), *_settings(), *_history(), *_agents(), *_editors()]
+    width = max(len(fact.what) for fact in facts)
+    for level, what, text in facts:
+        mark = click.style(_MARKS[level], _COLOURS[level]) if is_terminal() else _MARKS[level]
+        click.echo(f"{mark} {what:<{width}}  {visible(text)}")
+    wrong = sum(fact.level == "wrong" for fact in facts)
+    click.echo(
+        f"\n{plural(wrong, 'thing is', 'things are')} wrong." if wrong else "\nNothing is wrong."
+    )
+    return 1 if wrong else 0
+
+
+def _product() -> Iterator[Fact]:
+    yield Fact("ok", "callsheet", f"{__version__}, {Path(__file__).parents[1]}")
+    python = f"{platform.python_version()}, {sys.executable}"
+    yield Fact("ok", "Python", python)
+    system = platform.system()
+    is_known = system in ("Linux", "Darwin")
+    yield Fact("ok" if is_known else "note", "system", f"{system} {platform.machine()}")
+    found = shutil.which("rg", path=os.pathsep.join((str(Path(sys.executable).parent), *_path())))
+    yield (
+        Fact("ok", "ripgrep", found)
+        if found
+        else Fact("wrong", "ripgrep", "not found: pip install ripgrep; grep, glob and list need it")
+    )
+    for extra, package in EXTRAS.items():
+        try:
+            yield Fact("ok", extra, f"{package} {version(package)}")
+        except PackageNotFoundError:
+            yield Fact("note", extra, f"not installed: pip install 'callsheet[{extra}]'")
+
+
+def _path() -> list[str]:
+    return os.environ.get("PATH", os.defpath).split(os.pathsep)
+
+
+def _settings() -> Iterator[Fact]:
+    from callsheet.cli.settings import own_settings, user_file
+
+    try:
+        found = own_settings()
+        place = user_file() if found is None else found.path
+        yield Fact("ok", "settings", str(place) + ("" if found else " (none: the defaults hold)"))
+    except (CallsheetError, RuntimeError) as exc:
+        yield Fact("wrong", "settings", str(exc))
+
+
+def _history() -> Iterator[Fact]:
+    from callsheet.cli.history.lookup import NoHistory, Trouble, opened
+    from callsheet.cli.settings import history_settings
+    from callsheet.history.rows import Query
+
+    try:
+        url, _ = history_settings()
+        if url is None:
+            yield Fact("note", "history", "off: no call is kept")
+            return
+        with opened(None) as store:
+            stats = store.stats(Query())
+            room = f", {bytes_text(stats.file_bytes)}" if stats.file_bytes else ""
+            yield Fact("ok", "history", f"{store.url}: {plural(stats.calls, 'call')}{room}")
+    except NoHistory as exc:
+        yield Fact("note", "history", str(exc))
+    except (CallsheetError, Trouble, OSError) as exc:
+        yield Fact("wrong", "history", str(exc))
+
+
+def _agents() -> Iterator[Fact]:
+    for name, agent in AGENTS.items():
+        found = shutil.which(agent.program)
+        command = " ".join((agent.program, *agent.arguments))
+        if found and agent.program != "npx":
+            yield Fact("ok", name, found)
+        elif found:
+            yield Fact("note", name, f"{command} (npm fetches it when it is started)")
+    if not any(shutil.which(agent.program) for agent in AGENTS.values()):
+        yield Fact("note", "agents", f"none of {', '.join(AGENTS)} is on this PATH")
+
+
+def _editors() -> Iterator[Fact]:
+    for name, editor in EDITORS.items():
+        program = next(filter(None, map(shutil.which, editor.programs)), None)
+        file = editor.settings()
+        if file is not None and file.exists():
+            yield _editor_with(editor, file)
+        elif program:
+            yield Fact(
+                "note", editor.title, f"{program}; callsheet is not in it: callsheet setup {name}"
+            )
+
+
+def _editor_with(editor: Editor, file: Path) -> Fact:
+    """Return which agents in an editor's settings are ours or tapped, or which of them can't be started."""
+    try:
+        whole = parsed(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, BadSettingsFile) as exc:
+        return Fact("wrong", editor.title, f"{file}: {exc}")
+    servers = whole.get(SERVERS) if is_object(whole) else None
+    ours: list[str] = []
+    for name, entry in servers.items() if is_object(servers) else ():
+        command = entry.get("command") if is_object(entry) else None
+        if isinstance(command, str) and Path(command).name.startswith("callsheet"):
+            if not shutil.which(command):
+                return Fact(
+                    "wrong", editor.title, f"{file}: “{name}” starts {command}, which is not there"
+                )
+            ours.append(name)
+    if not ours:
+        return Fact("note", editor.title, f"{file}: callsheet is not in it")
+    return Fact("ok", editor.title, f"{file}: {', '.join(ours)}")

@@ -1,1 +1,0 @@
-"""Finding files by their names, and lines in them by their contents."""
