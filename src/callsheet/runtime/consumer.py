@@ -116,7 +116,7 @@ class Consumer:
         if not self.is_called:
             self.is_called = True
             self._soon(self._run)
-        if self.queue.weight > self.queue.MAX_WEIGHT:
+        if self.queue.is_long:
             self._is_far_behind()
 
     def put(self, report: ToolCallReport, moved: bool) -> None:
@@ -136,18 +136,18 @@ class Consumer:
         if queue.takes_records:
             if not self._busy or self._failing_since is not None:
                 self._drain()
-            if queue.weight > queue.MAX_WEIGHT:
+            if queue.is_long:
                 self._is_far_behind()
         else:
             self.wake()
 
     def _is_far_behind(self) -> None:
-        if self._busy:
+        if not self._busy:
+            self._session.is_behind = True  # not the consumer: the loop doesn't turn
+        elif self.queue.weight > self.queue.MAX_WEIGHT:
             self.is_dead = True
             self._session.without(self)
             self._soon(lambda: self.die("it is too far behind"))
-        else:
-            self._session.is_behind = True  # not the consumer: the loop doesn't turn
 
     def put_again(self, report: ToolCallReport, since: ToolCallReport | None) -> None:
         """Queue a call's new state, when an exception has interrupted `put` at an unknown point."""

@@ -100,7 +100,7 @@ class Delivery:
         elif direct is not None:
             queue = direct.queue
             queue.lines.append(line)
-            if not direct.is_called or queue.weight > queue.MAX_WEIGHT:
+            if not direct.is_called or queue.is_long:
                 direct.wake()
         if notes:
             session.index.relink(None, report)
@@ -141,7 +141,7 @@ class Delivery:
                 if direct is not None:
                     queue = direct.queue
                     queue.lines.append(line)
-                    if not direct.is_called or queue.weight > queue.MAX_WEIGHT:
+                    if not direct.is_called or queue.is_long:
                         direct.wake()
                 if self.others:
                     self._pass_on(call, status, before)
@@ -172,7 +172,7 @@ class Delivery:
             line = b"".join((self._head, _encode(update), TAIL))
         except Exception:  # noqa: BLE001 - whatever it is, the view sends as much of it as can be
             return None
-        if update is None or len(line) > self._budget or self._session.is_behind:
+        if update is None or len(line) > self._budget or queue.weight > queue.MAX_WEIGHT:
             return None
         queue.weight += len(line)
         return line

@@ -48,7 +48,8 @@ class SendQueue:
     """What waits for one consumer. `weight` are the bytes of its lines.
 
     A consumer that is further behind than `MAX_WEIGHT` is abandoned. If it is not the consumer but the event
-    loop that does not turn, what comes now goes without its content and its raw output.
+    loop that does not turn, the thread that blocks the loop sends what waits, from half of that on; what
+    other threads report beyond it goes without its content and its raw output.
     """
 
     MAX_WEIGHT: ClassVar[int] = 64 * 1024 * 1024
@@ -71,6 +72,11 @@ class SendQueue:
         self._written: dict[str, Output] = {}
         self._session: RuntimeSession = session
         self._peer: Peer | None = peer
+
+    @property
+    def is_long(self) -> bool:
+        """Whether so much waits that it should be sent now, by whoever can."""
+        return self.weight > self.MAX_WEIGHT // 2
 
     def put(self, report: ToolCallReport) -> bool:
         """Queue a soft change. Return whether it is still the latest of its call.
