@@ -148,6 +148,18 @@ class PermissionDecided(PermissionEvent):
     """The client has answered an approval request."""
 
 
+class TurnBegan(SessionEvent):
+    """A turn has begun."""
+
+    turn: ObservedTurn
+
+
+class UsageChanged(SessionEvent):
+    """More is known of what a turn has used. It may have ended already."""
+
+    turn: ObservedTurn
+
+
 class TurnEnded(Struct):
     """A turn has ended."""
 

@@ -7,6 +7,8 @@ A recording has one message per line, in one of two forms that may be mixed:
   is no JSON, `callsheet record` writes `raw` in place of `msg`, or `base64` if it is no text; a line that
   was cut has a `size`, which is greater than what there is of it.
 
+The log that Zed copies is read, too (`zed_log.py`): it is one array over many lines.
+
 Reading never raises. A line that is not exactly one message has a `fault`; where one message can be made
 out all the same (bad bytes or half a surrogate pair replaced, odd numbers), the line has both the message
 and the fault. Several messages on one line are not taken apart, and one that is spread over several lines
@@ -18,7 +20,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, Literal, TypeAlias, cast
 
 import msgspec
@@ -26,6 +28,7 @@ from msgspec import UNSET, Struct
 
 from callsheet.acp.jsonrpc import LineBuffer
 from callsheet.observe.model import obj
+from callsheet.observe.zed_log import is_zed_log, read_log
 
 Sender: TypeAlias = Literal["client", "agent"]
 """Who has sent a message."""
@@ -46,9 +49,13 @@ PIECE = 1 << 20
 _EXCERPT = 1000
 """Bytes that are written of a line that is too long to be recorded."""
 
+NO_RECORDING = "this is no recording, for it has no message of ACP; callsheet record makes one"
+EMPTY_RECORDING = "this is no recording, for it is empty; callsheet record makes one"
+
 _BOM = b"\xef\xbb\xbf"
 _ENVELOPES = (b'{"t":', b'{"dir')
 _SENDERS: dict[object, Sender] = {"client->agent": "client", "agent->client": "agent"}
+_OF_MESSAGES = frozenset(("jsonrpc", "method", "result", "error"))
 _NO_MESSAGE = frozenset(("raw", "base64"))
 _LOSES_A_MESSAGE = ("long", "binary", "encoding", "cut", "several")
 
@@ -94,13 +101,22 @@ class RecordedLine(Struct):
 # Reading
 
 
+def is_rpc(message: Mapping[str, Any]) -> bool:
+    """Return whether an object is meant as a message of JSON-RPC. A file without any is no recording."""
+    return not _OF_MESSAGES.isdisjoint(message)
+
+
 def read_lines(stream: BinaryIO) -> Iterator[RecordedLine]:
     """Yield the lines of a recording. It never raises for what a line contains.
 
     Of consecutive empty lines, only the first is yielded.
     """
+    first = stream.read(PIECE)
+    if is_zed_log(first):
+        yield from _of_zed(b"".join([first, *iter(lambda: stream.read(PIECE), b"")]))
+        return
     was_blank = False
-    for number, (data, is_whole) in enumerate(_split(stream), 1):
+    for number, (data, is_whole) in enumerate(_split(first, stream), 1):
         if is_whole and data and not data.isspace():
             was_blank = False
             yield parse_line(number, data)
@@ -209,15 +225,31 @@ def _faulty(number: int, size: int, fault: Fault, problem: str) -> RecordedLine:
     return RecordedLine(number, size, problem=problem, fault=fault)
 
 
-def _split(stream: BinaryIO) -> Iterator[tuple[bytes, bool]]:
-    """Yield the lines of a stream, and whether each is whole: of one that is too long, the beginning."""
+def _of_zed(data: bytes) -> Iterator[RecordedLine]:
+    """Yield the messages of Zed's log, as if they stood in a recording of ours."""
+    for entry in read_log(data):
+        if entry.message is None:
+            yield _faulty(entry.line, 0, "cut", "it breaks off in the middle of a message")
+            continue
+        message = _encode(entry.message)
+        way: Direction = "client->agent" if entry.is_of_client else "agent->client"
+        raw = b"".join(encode_line(None, way, message)).rstrip(b"\n")
+        yield RecordedLine(entry.line, len(message), entry.message, _SENDERS[way], raw=raw)
+
+
+def _split(piece: bytes, stream: BinaryIO) -> Iterator[tuple[bytes, bool]]:
+    """Yield the lines of a stream that begins with a piece, and whether each is whole.
+
+    Of one that is too long, the beginning is yielded.
+    """
     buffer = LineBuffer(LONGEST)
-    while piece := stream.read(PIECE):
+    while piece:
         _, whole, begun = buffer.feed(piece)
         for line in whole.split(b"\n")[:-1]:
             yield line[:LONGEST], len(line) <= LONGEST
         if begun:
             yield begun[:LONGEST], False
+        piece = stream.read(PIECE)
     rest = buffer.end()
     if rest:
         yield rest, True

@@ -10,9 +10,14 @@ Traffic may hold anything, so fields of messages are never trusted to have the r
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, field
+
+from callsheet.report.usage import TokenUsage
+
+if TYPE_CHECKING:
+    from callsheet.observe.usage import Meter
 
 Json: TypeAlias = dict[str, Any]
 
@@ -134,6 +139,8 @@ class ObservedTurn(Struct, eq=False):
     """The approval requests that wait for a response."""
     late: int = 0
     """Updates after its end that are not about calls."""
+    usage: TokenUsage = TokenUsage()
+    """What it has used so far, as far as that was reported, also after its end."""
 
 
 class ObservedSession(Struct, eq=False):
@@ -161,6 +168,8 @@ class ObservedSession(Struct, eq=False):
     """The ids of terminals that were created, and the lines on which they were."""
     files: dict[str, int] = field(default_factory=dict[str, int])
     """Files that certainly exist, and the lines that showed it. See `evidence.note_files`."""
+    meter: Meter | None = None
+    """What it has used, if something of it was asked for or reported. See `usage.meter_of`."""
 
     def let_go(self) -> None:
         """Drop what refers back to it, so that memory is freed at once, without the collector."""
@@ -299,6 +308,8 @@ class ApprovalRequest(Struct, eq=False):
     request: Any = None
     answered: int | None = None
     outcome: Decision = None
+    chosen: Json = field(default_factory=dict[str, Any])
+    """The option that was chosen."""
     withdrawn: int | None = None
     turn: ObservedTurn | None = None
     is_known: bool = False

@@ -16,7 +16,7 @@ from typing import Any
 
 from callsheet.observe.events import MessageSeen, RecordingEnded, UnansweredRequest
 from callsheet.observe.evidence import texts
-from callsheet.observe.lines import RecordedLine, Sender
+from callsheet.observe.lines import RecordedLine, Sender, is_rpc
 from callsheet.observe.model import (
     FINAL,
     ApprovalRequest,
@@ -156,7 +156,7 @@ class RequestTracker:
         params: Json,
     ) -> MessageSeen:
         """Count a message, and return its event."""
-        self.messages += 1
+        self.messages += is_rpc(message)
         self.first = self.first or line.number
         session, method = text(params.get("sessionId")), text(message.get("method"))
         event = MessageSeen(line, message, sender, connection, session, method, before=self._time)
@@ -225,11 +225,16 @@ def outcome_of(message: Json, question: ApprovalRequest) -> Decision:
     outcome = obj(obj(message.get("result")).get("outcome"))
     if outcome.get("outcome") != "selected":
         return "cancelled" if outcome.get("outcome") == "cancelled" else None
+    question.chosen = option_of(question, outcome.get("optionId"))
+    return _by_kind(text(question.chosen.get("kind")) or "")
+
+
+def option_of(question: ApprovalRequest, key: Any) -> Json:
+    """Return the option that an answer names; an empty one if there is none."""
     for option in many(question.params.get("options")):
-        fields = obj(option)
-        if fields and fields.get("optionId") == outcome.get("optionId"):
-            return _by_kind(text(fields.get("kind")) or "")
-    return None
+        if obj(option) and obj(option).get("optionId") == key:
+            return obj(option)
+    return obj(None)
 
 
 def _by_kind(kind: str) -> Decision:

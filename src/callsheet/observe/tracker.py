@@ -10,7 +10,7 @@ that (`is_whole`, `has_both_ways`, `has_gaps`): what began before the recording 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from callsheet.observe.calls import (
@@ -28,11 +28,13 @@ from callsheet.observe.events import (
     PermissionAsked,
     PermissionDecided,
     SessionUpdated,
+    TurnBegan,
     TurnEnded,
     UnopenedSession,
     UnreadableLine,
     UpdateApplied,
     UpdateArrived,
+    UsageChanged,
 )
 from callsheet.observe.evidence import note_files
 from callsheet.observe.lines import RecordedLine, Sender, loses_a_message
@@ -59,6 +61,7 @@ from callsheet.observe.rpc import (
     twin_of,
 )
 from callsheet.observe.turns import SessionTracker, TurnTracker
+from callsheet.observe.usage import Meter, meter_of, model_name
 
 KEEP_ASKED = 4096
 """Approval requests that may wait for a response. Of more, the oldest is forgotten."""
@@ -101,6 +104,11 @@ class Tracker:
     def sessions(self) -> dict[str, ObservedSession]:
         """The known sessions, by their ids."""
         return self._sessions.by_id
+
+    @property
+    def messages(self) -> int:
+        """How many messages there were."""
+        return self._requests.messages
 
     @property
     def calls(self) -> int:
@@ -174,7 +182,7 @@ class Tracker:
         elif method == "session/request_permission":
             yield from self._permission_requested(line, message, params)
         elif sender == "client":
-            self._client_request(line, message, method, params)
+            yield from self._client_request(line, message, method, params)
 
     def _initialize_requested(self, params: Json) -> Iterator[Any]:
         # A second `initialize` is that of another process of the agent, in the same file.
@@ -196,7 +204,9 @@ class Tracker:
         if not self.connection.has_both_ways:
             self._calls.used = SeenIds()  # a history may be replayed now, unseen
 
-    def _client_request(self, line: RecordedLine, message: Json, method: str, params: Json) -> None:
+    def _client_request(
+        self, line: RecordedLine, message: Json, method: str, params: Json
+    ) -> Iterator[Any]:
         session = self._session(params.get("sessionId"))
         if session is None:
             return
@@ -209,9 +219,13 @@ class Tracker:
             session.opened = 0  # it was opened before the recording began
         if method == "session/prompt":
             session.is_loaded = False
-            self._turns.prompted(line, rpc_id(message.get("id")), session)
+            if self._turns.prompted(line, rpc_id(message.get("id")), session):
+                yield from self._turn_begun(line, session)
         elif method == "session/cancel":
             self._turns.cancelled(line, session)
+        elif method == "session/set_model":
+            meter = meter_of(session)
+            meter.model = model_name(params.get("modelId")) or meter.model
 
     def _request_cancelled(self, line: RecordedLine, key: Any, sender: Sender | None) -> None:
         question = self._questions.get(key)
@@ -247,7 +261,7 @@ class Tracker:
         if call is None and not self._calls.used.has(session.id, key):
             call = question.twin = twin_of(question)
         if call is None or call.ended is not None or call.is_left:
-            call = self._begin_call(line, session, key)
+            call = yield from self._begin_call(line, session, key)
             call.is_asked_first = True
             question.turn = session.turn
             yield CallBegan(line, session, call)
@@ -313,12 +327,15 @@ class Tracker:
         if session is not None and not failed:
             session.asked, session.opened = asked or line.number, line.number
             session.cwd = text(params.get("cwd")) or session.cwd
+            meter_of(session).opened(fields)
             yield from self._history_replayed(line, session)
         elif session is not None:
             session.opened = 0
             yield from self._history_replayed(line, session)
-        elif method == "tool_call/cancel" and not failed:
-            owner = self.sessions.get(text(params.get("sessionId")) or "")
+        owner = None if failed else self.sessions.get(text(params.get("sessionId")) or "")
+        if owner is not None and method == "session/set_config_option":
+            meter_of(owner).opened(fields)
+        elif method == "tool_call/cancel":
             call = owner.calls.get(text(params.get("toolCallId")) or "") if owner else None
             if call is not None:
                 call.cancelled = asked
@@ -344,7 +361,7 @@ class Tracker:
             open_ = [s.turn for s in self._sessions if s.turn and s.turn.is_implied]
             turn = open_[0] if len(open_) == 1 else None
         if turn is not None:
-            yield from self._end_turn(line, turn, reason)
+            yield from self._end_turn(line, turn, reason, obj(message.get("result")))
 
     def _permission_answered(self, line: RecordedLine, message: Json) -> Iterator[Any]:
         question = self._questions.pop(rpc_id(message.get("id")), None)
@@ -355,10 +372,23 @@ class Tracker:
                 question.turn.questions.remove(question)
             yield PermissionDecided(line, self.connection, question)
 
-    def _end_turn(self, line: RecordedLine, turn: ObservedTurn, reason: Any) -> Iterator[Any]:
+    def _turn_begun(self, line: RecordedLine, session: ObservedSession) -> Iterator[Any]:
+        if session.turn is not None:
+            meter_of(session).begin()
+            yield TurnBegan(line, session, session.turn)
+
+    def _end_turn(
+        self, line: RecordedLine, turn: ObservedTurn, reason: Any, fields: Json
+    ) -> Iterator[Any]:
+        """End a turn. `fields` reports its end, and may report what it has used."""
+        session = turn.session
+        is_current = session.turn is turn  # else it waited for another one, and never began
+        turn.usage = (meter_of(session) if is_current else Meter()).end(fields)
         self._turns.over(line, turn, reason)
         yield TurnEnded(line, self.connection, turn)
         yield from self._calls.left_open(turn, line.number)
+        if is_current:
+            yield from self._turn_begun(line, session)
 
     # Updates
 
@@ -382,7 +412,19 @@ class Tracker:
         else:
             self._sessions.note_child(line, session, fields)
             yield SessionUpdated(line, session, fields)
+            if kind == "usage_update" or "_meta" in params or "configOptions" in fields:
+                yield from self._usage_reported(line, session, params)
             yield from self._turn_activity(line, session, kind, fields)
+
+    def _usage_reported(
+        self, line: RecordedLine, session: ObservedSession, params: Json
+    ) -> Iterator[Any]:
+        """Count what an update says of usage, for the turn that runs or else for the last one."""
+        turn = None if session.shows_history else session.turn or session.last_turn
+        meter = meter_of(session)
+        if meter.updated(params, is_of_turn=turn is not None) and turn is not None:
+            turn.usage = meter.usage
+            yield UsageChanged(line, session, turn)
 
     def _turn_activity(
         self, line: RecordedLine, session: ObservedSession, kind: str, update: Json
@@ -390,9 +432,12 @@ class Tracker:
         if kind == "state_update":
             if "background" in update:
                 session.background = self._terminals.background(session, update["background"])
+            before = session.turn
             turn = self._turns.state(line, session, update)
+            if session.turn is not before:
+                yield from self._turn_begun(line, session)
             if turn is not None:
-                yield from self._end_turn(line, turn, update.get("stopReason"))
+                yield from self._end_turn(line, turn, update.get("stopReason"), update)
         elif kind in SPEECH:
             if session.turn is not None:
                 session.turn.is_active = True
@@ -415,7 +460,7 @@ class Tracker:
         if call is None and known and kind != "tool_call" and not session.is_replaying:
             return  # the call was forgotten long ago
         if call is None or begins_again(call, kind, update):
-            call = self._begin_call(line, session, key)
+            call = yield from self._begin_call(line, session, key)
             yield CallBegan(line, session, call)
         elif call.ended is not None and kind == "tool_call_update":
             call = meant_by(call, update) or call
@@ -430,12 +475,15 @@ class Tracker:
         if "_meta" in update:
             yield from self._terminals.in_meta(line, session, update)
 
-    def _begin_call(self, line: RecordedLine, session: ObservedSession, key: str) -> ObservedCall:
+    def _begin_call(
+        self, line: RecordedLine, session: ObservedSession, key: str
+    ) -> Generator[Any, None, ObservedCall]:
         # Where prompts may be missing from the recording, a call outside of a turn implies one.
         seen = self.connection
         is_recorded = seen.is_whole and seen.has_both_ways
         if session.turn is None and not session.is_replaying and not is_recorded:
             session.turn = ObservedTurn(session, line.number, is_implied=True)
+            yield from self._turn_begun(line, session)
         if session.turn is not None:
             session.turn.is_active = True
         return self._calls.begin(line, session, key)

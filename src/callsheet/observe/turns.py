@@ -35,12 +35,13 @@ class TurnTracker:
     def __init__(self) -> None:
         self._asked: dict[Key, ObservedTurn] = {}
 
-    def prompted(self, line: RecordedLine, key: Key, session: ObservedSession) -> None:
-        """Note that the client has sent a prompt."""
+    def prompted(self, line: RecordedLine, key: Key, session: ObservedSession) -> bool:
+        """Note that the client has sent a prompt, and return whether a turn begins with it."""
         now = session.turn
-        if now is not None and not now.is_implied:
+        begins = now is None or now.is_implied
+        if now is not None and not begins:
             if session.connection.is_v2:
-                return  # it joins the turn
+                return False  # it joins the turn
             turn = ObservedTurn(session, line.number, key, overlaps=now)
             session.queue.append(turn)
         else:
@@ -48,6 +49,7 @@ class TurnTracker:
         if len(self._asked) >= KEEP_PROMPTS:
             self._drop(next(iter(self._asked)))
         self._asked[key] = turn
+        return begins
 
     def answered(self, key: Key, message: Json) -> ObservedTurn | None:
         """Return the turn that ends by a response to a prompt."""

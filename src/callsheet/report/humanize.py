@@ -16,8 +16,8 @@ def bytes_text(count: float) -> str:
 
 
 def duration_text(milliseconds: float) -> str:
-    """Return a duration: `320 ms`, `4.2 s`, `3 min 05 s`, `2 h 03 min`."""
-    if milliseconds < 1000:
+    """Return a duration: `320 ms`, `4.2 s`, `3 min 05 s`, `2 h 03 min`, `1 d 04 h`."""
+    if milliseconds < 999.5:
         return f"{milliseconds:.0f} ms"
     seconds = milliseconds / 1000
     if seconds < 59.95:
@@ -25,19 +25,17 @@ def duration_text(milliseconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest:02} s"
-    return f"{minutes // 60} h {minutes % 60:02} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes:02} min"
+    return f"{hours // 24} d {hours % 24:02} h"
 
 
-def short_duration(milliseconds: float) -> str:
-    """Return a duration in at most seven characters, for columns: `320 ms`, `4.2 s`, `3.1 min`."""
-    if milliseconds < 999.5:
-        return f"{milliseconds:.0f} ms"
-    amount, unit = milliseconds / 1000, "s"
-    for size, larger in ((60, "min"), (60, "h"), (24, "d")):
-        if amount < 59.95:
-            break
-        amount, unit = amount / size, larger
-    return f"{amount:.1f} {unit}"
+def money_text(amount: float, currency: str) -> str:
+    """Return an amount of money: `$2.00`, `$0.0032`, `1,204.50 EUR`."""
+    places = 2 if amount >= 0.995 or round(amount, 4) == round(amount, 2) else 4
+    number = f"{amount:.1e}" if 0 < amount < 0.00005 else f"{amount:,.{places}f}"
+    return f"${number}" if currency == "USD" else f"{number} {currency}"
 
 
 def plural(count: int, noun: str, nouns: str | None = None) -> str:
