@@ -147,12 +147,12 @@ async def _time_all(place: Path, pipe: int, rounds: int) -> Took:
         kept.attach(live.session(SESSION, cwd=CWD))
         for round_ in range(rounds + 1):
             for name, columns in took.items():
-                records = await _records(name)
+                records = await records_of(name)
                 steps = floor.write(_rows(records, f"{name}{round_}"))
-                whole = await _keep(history, records, f"{name}{round_}")
-                indexing = await _index(history)  # now, lest its thread does it during what follows
+                whole = await keep(history, records, f"{name}{round_}")
+                indexing = await index(history)  # now, lest its thread does it during what follows
                 lives = await _live(without, name), await _live(kept, name, live)
-                await _index(live)
+                await index(live)
                 values = (*steps, sum(steps), whole, *lives, indexing)
                 if round_:  # the first one warms up
                     for column, value in zip(COLUMNS, values, strict=True):
@@ -189,7 +189,7 @@ class Records:
         """Do nothing."""
 
 
-async def _records(name: str) -> list[CallRecord]:
+async def records_of(name: str) -> list[CallRecord]:
     """Return the records of a session's calls, as they reach its history."""
     sink = Records()
     tools = [tool(function) for function in TOOLS]
@@ -248,7 +248,7 @@ class Floor:
         return second - first, third - second, fourth - third
 
 
-async def _keep(history: History, records: list[CallRecord], session: str) -> float:
+async def keep(history: History, records: list[CallRecord], session: str) -> float:
     """Return what it takes to keep calls whose records are there."""
     log = history.session(session, cwd=CWD)
     items = deque(records)
@@ -274,7 +274,7 @@ async def _durable(history: History) -> None:
         raise RuntimeError(f"not all is durable: {history.health}")
 
 
-async def _index(history: History) -> float:
+async def index(history: History) -> float:
     """Return what it takes to index the calls that were kept."""
 
     def index(store: Store) -> float:

@@ -116,7 +116,7 @@ def _measure(
     for size, url in places.items():
         store = store_at(url)
         store.open()
-        ids = _fill(store, made, size)
+        ids = fill(store, made, size)
         store.close()  # what was written is in its file then, and in nobody's cache of pages
         if settle is not None:
             settle(size)
@@ -132,7 +132,7 @@ def _measure(
 # Filling
 
 
-def _fill(store: Store, made: list[mix.Template], size: int) -> list[tuple[str, str]]:
+def fill(store: Store, made: list[mix.Template], size: int) -> list[tuple[str, str]]:
     """Fill a store. Gives session and id of some calls from all over it."""
     pick = random.Random(size)
     calls = list(mix.waiting(made, len(made), pick))

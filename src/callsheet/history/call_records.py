@@ -1,4 +1,4 @@
-"""What a store makes of a record: a row, another id, an end, a replacement, its spill files.
+"""What a store makes of a record: a row, another id, an end, a replacement, its spill files, JSON.
 
 Ids come from agents, and several runs of one may use the same: the second `call_0` of a session becomes
 `call_0~2`. A call whose process is gone is closed as abandoned. A call whose payload is damaged is shown with
@@ -7,22 +7,49 @@ the columns of its row.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any, TypeAlias
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callsheet.history.amounts import utc_time
 from callsheet.history.codec import Codec, as_json_bytes, blocks_as_json
-from callsheet.history.rows import CallRow, Head, MessageRow, SessionRow, WaitingRow
+from callsheet.history.rows import (
+    CallRow,
+    Head,
+    MessageRow,
+    Origin,
+    SessionRow,
+    StoredCall,
+    TurnRow,
+    WaitingRow,
+)
 from callsheet.report.content import TerminalContent, TextContent
 from callsheet.report.fields import foreign_kind
 from callsheet.report.json import JsonObject, is_list, is_object
+from callsheet.report.patterns import lazy
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus, to_status
 from callsheet.report.terminal import CallRecord
+from callsheet.report.usage import TokenUsage
+
+LONGEST = 1000
+"""Characters of a text in a column, which an agent may have written. The payload has all of them."""
+
+PLAIN = 1 << 15
+"""Characters of the JSON of an input or output in a column. The payload has all of it."""
+
+Price: TypeAlias = Callable[[TokenUsage, float], TokenUsage]
+"""Estimates what a turn has cost that its agent reports no cost of; its time is in seconds since 1970."""
+
+# In JSON. A backslash before it belongs to it only if that is not the second of a pair.
+_NUL = lazy(r"(?<!\\)((?:\\\\)*)\\u0000")
+
+_DECISION = ("by", "outcome", "option", "scope", "askedAt", "answeredAt")
 
 
 class WaitingCall(Struct, frozen=True, gc=False):
@@ -34,6 +61,7 @@ class WaitingCall(Struct, frozen=True, gc=False):
     updated_at: float
     record: CallRecord
     key: str = ""
+    turn: str | None = None
 
     def to_json(self) -> bytes:
         """Return what its payload holds, not compressed yet."""
@@ -50,15 +78,108 @@ class WaitingCall(Struct, frozen=True, gc=False):
             position=self.position,
             name=column_text(report.name),
             title=column_text(report.title or report.name),
-            kind=str(report.kind),
+            kind=column_text(str(report.kind))[:LONGEST],
             status=str(report.status),
-            reason=reason if isinstance(reason, str) else None,
+            reason=column_text(reason)[:LONGEST] if isinstance(reason, str) else None,
             at=self.at,
             updated_at=self.updated_at,
             duration_ms=float(duration) if isinstance(duration, (int, float)) else None,
             size=size,
+            marks=_marks(notes),
+            origin=self.session.origin.key,
             payload=b"",
             key=self.key or call_id,
+            turn=self.turn,
+            input=plain_json(report.raw_input),
+            output=plain_json(_output(report)),
+        )
+
+
+def _output(report: ToolCallReport) -> Any:
+    """Return what a call gave back: its raw output, else the text of its content."""
+    if report.raw_output is not None:
+        return report.raw_output
+    texts = [item.text for item in report.content if type(item) is TextContent]
+    return "\n".join(texts) if texts else None
+
+
+def plain_json(value: Any) -> str | None:
+    """Return the JSON of a value for other programs, short enough for a column; None for no value.
+
+    Databases have no NUL in texts. What is too long becomes a text: its beginning, and how long it was.
+    """
+    if value is None:
+        return None
+    found = column_text(msgspec.json.encode(value).decode())
+    if "\\u0000" in found:
+        found = _NUL.sub("\\1\ufffd", found)
+    if len(found) <= PLAIN:
+        return found
+    short = f"{found[:PLAIN]}… ({len(found)} characters)"
+    return msgspec.json.encode(short).decode()
+
+
+def _marks(notes: JsonObject) -> str | None:
+    found = marks_of(notes)
+    return column_text(msgspec.json.encode(found).decode()) if found else None
+
+
+def marks_of(notes: JsonObject) -> JsonObject:
+    """Return what lists show and filters find of a call's notes. What is not as expected is left out."""
+    made: JsonObject = {}
+    if spills := len(_spills_in(notes)):
+        made["spills"] = spills
+    parent, decision, repaired = (notes.get(one) for one in ("parentId", "permission", "repaired"))
+    if isinstance(parent, str) and parent:
+        made["parentId"] = parent
+    if is_object(decision):
+        texts = {key: decision.get(key) for key in _DECISION}
+        known: JsonObject = {
+            key: one[:LONGEST] for key, one in texts.items() if isinstance(one, str)
+        }
+        if type(waited := decision.get("waitedMs")) in (int, float):
+            known["waitedMs"] = waited
+        if known:
+            made["permission"] = known
+    if is_list(repaired):
+        names = [name[:LONGEST] for name in repaired[:LONGEST] if isinstance(name, str)]
+        if names:
+            made["repaired"] = names
+    return made
+
+
+class WaitingTurn(Struct, frozen=True, gc=False):
+    """A state of a turn that is to be written."""
+
+    session: SessionRow
+    position: int
+    at: float
+    key: str
+    ended_at: float | None = None
+    stop_reason: str | None = None
+    usage: TokenUsage = TokenUsage()
+    trace: str | None = None
+
+    def to_row(self, price: Price | None = None) -> TurnRow:
+        """Return its row. If it has ended without a known cost, that is what `price` estimates."""
+        usage = self.usage
+        if price is not None and self.ended_at is not None and usage.cost is None:
+            usage = price(usage, self.at)
+        if usage.model or usage.currency:
+            texts = {"model": usage.model, "currency": usage.currency}
+            known = {name: column_text(one)[:LONGEST] for name, one in texts.items() if one}
+            usage = replace(usage, **known)
+        reason = self.stop_reason
+        return TurnRow(
+            session_id=self.session.session_id,
+            key=self.key,
+            position=self.position,
+            at=self.at,
+            ended_at=self.ended_at,
+            stop_reason=None if reason is None else column_text(reason)[:LONGEST],
+            origin=self.session.origin.key,
+            usage=usage,
+            trace=self.trace,
         )
 
 
@@ -94,21 +215,29 @@ class WaitingMessage(Struct, frozen=True, gc=False):
         )
 
 
-Waiting: TypeAlias = WaitingCall | WaitingMessage
+Waiting: TypeAlias = WaitingCall | WaitingMessage | WaitingTurn
 
 
-def to_rows(entries: Collection[Waiting], codec: Codec) -> list[WaitingRow]:
+def to_rows(
+    entries: Collection[Waiting], codec: Codec, price: Price | None = None
+) -> list[WaitingRow]:
     """Return the rows of entries, in their order. Raise any error if one of them can be no row."""
     texts: list[bytes] = []
+    packed: list[CallRow | MessageRow] = []
     rows: list[WaitingRow] = []
     for one in entries:  # at once, while what it refers to is in the processor's cache
+        if isinstance(one, WaitingTurn):
+            rows.append((one.session, one.to_row(price)))
+            continue
         text = one.to_json()
+        row = one.to_row(len(text))
         texts.append(text)
-        rows.append((one.session, one.to_row(len(text))))
-    for (_, row), payload in zip(rows, codec.compress(texts), strict=True):
+        packed.append(row)
+        rows.append((one.session, row))
+    for row, payload in zip(packed, codec.compress(texts), strict=True):
         row.payload = payload
-        if row.position >> 63:
-            raise ValueError("a position is out of range")
+    if any(row.position >> 63 for _, row in rows):
+        raise ValueError("a position is out of range")
     return rows
 
 
@@ -210,7 +339,11 @@ def _notes(before: dict[str, Any], seen: float) -> dict[str, Any]:
 
 def spills_of(report: ToolCallReport) -> list[str]:
     """Return the paths of the files that hold what a report had no room for."""
-    noted = report.notes.get("truncated")
+    return _spills_in(report.notes)
+
+
+def _spills_in(notes: JsonObject) -> list[str]:
+    noted = notes.get("truncated")
     records = [noted] if is_object(noted) else noted if is_list(noted) else []
     found: list[str] = []
     for record in records:
@@ -221,3 +354,16 @@ def spills_of(report: ToolCallReport) -> list[str]:
                 if isinstance(path, str):
                     found.append(path)
     return found
+
+
+def exported(call: StoredCall, origin: Origin, cwd: str) -> JsonObject:
+    """Return a whole call: ACP's `tool_call`, where, when and by whom it was made, and its terminals.
+
+    What is not known of who made it is null.
+    """
+    body: dict[str, Any] = msgspec.json.decode(as_json_bytes(call.record))
+    made = {"sessionId": call.head.session_id, "at": utc_time(call.head.at), **body["call"]}
+    made |= {"cwd": cwd, **origin.facts()}
+    if body.get("terminals"):
+        made["terminals"] = body["terminals"]
+    return made

@@ -17,7 +17,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from functools import cache
-from importlib.resources import files
+from pkgutil import get_data  # importlib.resources takes long to import
 from threading import Lock
 from typing import Any, cast
 
@@ -56,7 +56,7 @@ _decode_json = msgspec.json.Decoder().decode
 @cache
 def shipped_dictionary() -> bytes:
     """Return the dictionary that payloads are compressed with."""
-    return files("callsheet.history").joinpath("dictionary.zstd").read_bytes()
+    return get_data("callsheet.history", "dictionary.zstd") or b""
 
 
 class Codec:

@@ -9,7 +9,7 @@ error means. Statements are written in the SQL that both understand, with `?` fo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -31,12 +31,12 @@ class Database(ABC):
     """What a SELECT ends with to lock its rows until the end of the transaction."""
     for_share: str = ""
     """What a SELECT ends with so that nobody removes its rows until the end of the transaction."""
+    day: str
+    """The SQL for the day of a time, in UTC, with `{}` for its column."""
     old: str
     """What stands before the names of the old tables while they are migrated."""
     index_table: str
     """The table that has a row for each call in the index of words."""
-    conflict: type[Exception]
-    """What is raised for a row whose id another one has."""
 
     def __init__(self, url: str) -> None:
         self.url: str = url
@@ -97,6 +97,30 @@ class Database(ABC):
             found += self.fetch(sql.format(", ".join("?" * len(some))), *some)
         return found
 
+    def prepare_for(self, times: Iterable[float]) -> None:  # noqa: B027
+        """Make room for calls of these times, outside of a transaction."""
+
+    def partitions_before(self, at: float) -> Sequence[str]:  # noqa: ARG002
+        """Return the tables that hold only ended calls from before a time, and can be dropped as a whole."""
+        return ()
+
+    @contextmanager
+    def patiently(self) -> Generator[None]:
+        """Let statements within take long."""
+        yield
+
+    @abstractmethod
+    def version(self) -> str:
+        """Return what is another one as soon as something was written.
+
+        Raises:
+            HistoryError: The store is not there any more, or not the one that was opened.
+        """
+
+    @abstractmethod
+    def json_text(self, column: str, key: str) -> str:
+        """Return the SQL for a text in a column that holds a JSON object."""
+
     # A process that writes holds a lock, which is released however the process ends
 
     @abstractmethod
@@ -113,10 +137,14 @@ class Database(ABC):
     # Searching
 
     @abstractmethod
-    def match(self, phrases: list[list[str]]) -> tuple[str, list[tuple[str, Values]]]:
-        """Return what to join to calls, and conditions with their values, for a search.
+    def match(self, phrases: list[list[str]], *, in_paths: bool = False) -> tuple[str, Values]:
+        """Return a condition for `seq`, and its values, for a search.
 
         Every phrase must occur. The last word may go on: it is a beginning.
+
+        Args:
+            phrases: The words of each phrase.
+            in_paths: Look only in paths and commands.
         """
 
     @abstractmethod

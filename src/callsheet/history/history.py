@@ -25,8 +25,11 @@ from secrets import token_hex
 from typing import Self, TypeAlias, TypeVar
 from weakref import WeakSet
 
-from callsheet.history.call_records import Waiting, column_text
-from callsheet.history.rows import KEEP, Pruned, Retention, SessionRow
+from msgspec.structs import replace
+
+from callsheet.history.call_records import Price, Waiting, column_text
+from callsheet.history.origin import directory_here, here
+from callsheet.history.rows import KEEP, UNKNOWN, Origin, Pruned, Retention, SessionRow
 from callsheet.history.sink import SessionLog
 from callsheet.history.store import Store
 from callsheet.history.store_errors import StoreUnavailable
@@ -78,6 +81,8 @@ class History:
         keep: The limits of what is stored; the oldest calls beyond them are removed.
         notify: Called with each message for users: about a problem, and when it is over.
         forget_spills: Called with the spill files of calls that were removed.
+        price: Estimates what a turn has cost whose agent reports no cost, such as
+            `callsheet.telemetry.prices.estimated`.
     """
 
     def __init__(
@@ -87,9 +92,10 @@ class History:
         keep: Retention = KEEP,
         notify: Callable[[str], None] = to_stderr,
         forget_spills: Callable[[list[str]], object] | None = None,
+        price: Price | None = None,
     ) -> None:
         self.url: str = without_password(url)
-        self._make: Callable[[], Writer] = lambda: Writer(url, keep, notify, forget_spills)
+        self._make: Callable[[], Writer] = lambda: Writer(url, keep, notify, forget_spills, price)
         self._begin()
         _all.add(self)
 
@@ -114,6 +120,7 @@ class History:
         cwd: str = "",
         title: str = "",
         info: JsonObject = EMPTY,
+        origin: Origin = UNKNOWN,
         position: int = 0,
     ) -> SessionLog:
         """Return the log of a session, which is a sink.
@@ -123,16 +130,19 @@ class History:
             cwd: The session's directory.
             title: The session's title, if it has one yet.
             info: Further facts about the session, stored as JSON.
+            origin: Who makes its calls. The user and the machine are this process's, unless it names them,
+                and without a source it is an agent that reports by itself.
             position: Where the timeline continues, if the session is stored already.
         """
         now = time.time()
         row = SessionRow(
             session_id=column_text(session_id),
-            cwd=column_text(cwd),
+            cwd=column_text(directory_here(cwd)),
             title=column_text(title),
             info=info,
             created_at=now,
             updated_at=now,
+            origin=here(origin if origin.source else replace(origin, source="agent")),
         )
         return SessionLog(self, row, position)
 

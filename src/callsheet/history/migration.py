@@ -6,6 +6,8 @@ begins with NUL. 0.1.0 also trained zstd dictionaries of its own, and had rows w
 are copied into new tables, and payloads that need it are encoded again, without references, and with the
 shipped dictionary.
 
+Versions from 3 on lack only columns: `add_origins` says of their rows who made them, as far as that is known.
+
 All of it is one transaction, so a migration that fails changes nothing. The old tables are renamed meanwhile:
 `Database.old` is what stands before their names.
 """
@@ -16,9 +18,12 @@ from typing import Any, cast
 
 import msgspec
 import zstandard
+from msgspec.structs import astuple
 
 from callsheet.history.codec import Codec
 from callsheet.history.database import Database
+from callsheet.history.rows import Origin, name_and_version
+from callsheet.history.schema import ADD_ORIGIN
 from callsheet.history.store_errors import StoreDamaged
 
 PAGE = 200
@@ -35,6 +40,24 @@ _CALL_COLUMNS = (
 )
 
 
+def add_origins(db: Database) -> None:
+    """Say of sessions and calls who made them, as far as the facts about the session had it."""
+    for session_id, info in db.fetch("SELECT session_id, info FROM sessions"):
+        try:
+            facts: dict[str, Any] = msgspec.json.decode(info)
+            name, version = name_and_version(str(facts.get("agent") or ""))
+            source = str(facts.get("source") or "")
+            origin = Origin(agent=name, agent_version=version, source=source)
+        except (ValueError, AttributeError, TypeError):  # the row is damaged
+            continue
+        if origin.key is not None:
+            db.fetch(ADD_ORIGIN, *astuple(origin), origin.key)
+            for table in ("sessions", "calls"):
+                db.fetch(
+                    f"UPDATE {table} SET origin = ? WHERE session_id = ?", origin.key, session_id
+                )
+
+
 def copy_rows(db: Database, *, version: int) -> None:
     """Copy the rows of the old tables into new ones, which are empty and have no triggers yet.
 
@@ -45,8 +68,9 @@ def copy_rows(db: Database, *, version: int) -> None:
     old, calls, messages, order = db.old, "key", "key", "seq"
     if version == 1:
         calls, messages, order = "call_id", "message_id || ' ' || part", "at"
+    db.prepare_for(at for (at,) in db.fetch(f"SELECT DISTINCT at FROM {old}calls"))
     for statement in (
-        f"INSERT INTO sessions SELECT {_SESSION_COLUMNS} FROM {old}sessions",
+        f"INSERT INTO sessions ({_SESSION_COLUMNS}) SELECT {_SESSION_COLUMNS} FROM {old}sessions",
         f"INSERT INTO calls ({_CALL_COLUMNS}, key) "
         f"SELECT {_CALL_COLUMNS}, {calls} FROM {old}calls ORDER BY {order}",
         f"INSERT INTO messages ({_MESSAGE_COLUMNS}, key) "
@@ -60,6 +84,7 @@ def copy_rows(db: Database, *, version: int) -> None:
         counts = [db.fetch_value(f"SELECT count(*) FROM {name}") for name in (table, old + table)]
         if counts[0] != counts[1]:
             raise StoreDamaged(f"Of {counts[1]} {table}, {counts[0]} could be migrated.")
+    add_origins(db)
 
 
 def _encode_again(db: Database, table: str, codec: Codec) -> None:

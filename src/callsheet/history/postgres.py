@@ -12,9 +12,9 @@ that statements name them as in SQLite. A migration holds a lock, so many proces
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Coroutine, Sequence
-from contextlib import suppress
+import math
+from collections.abc import Coroutine, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from hashlib import blake2b
 from importlib import import_module
@@ -23,8 +23,15 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from callsheet.history.database import Database, IndexedCall, Values
-from callsheet.history.migration import copy_rows
-from callsheet.history.schema import POSTGRES_TABLES, POSTGRES_TRIGGERS
+from callsheet.history.loop_thread import LoopThread
+from callsheet.history.migration import add_origins, copy_rows
+from callsheet.history.rows import CallRow
+from callsheet.history.schema import (
+    ADD_MARKS,
+    POSTGRES_ADD_ORIGINS,
+    POSTGRES_TABLES,
+    POSTGRES_TRIGGERS,
+)
 from callsheet.history.store_errors import (
     BadUrl,
     HistoryError,
@@ -33,6 +40,7 @@ from callsheet.history.store_errors import (
     StoreUnavailable,
 )
 from callsheet.history.url import without_password
+from callsheet.history.views import GRANT, POSTGRES_VIEWS
 
 _T = TypeVar("_T")
 
@@ -61,10 +69,19 @@ SELECT set_config('search_path', 'callsheet', false), set_config('tcp_keepalives
 LOCK = 0x63616C6C73680001
 """What is locked while the tables are made."""
 
-VERSION = 4
+VERSION = 6
 """The version of the tables. Earlier ones are migrated: see `migration`."""
 
-_ALL = "facts, sessions, calls, messages, calls_text, unindexed"
+FIRST_ALTERED = 4
+"""The first version whose tables are altered. Those before are copied."""
+
+WEEK = 7 * 86400.0
+"""Seconds of calls that one partition holds."""
+
+_FIRST_WEEK = 2600
+"""The first week since 1970, in 2019, that may have a partition: no ACP is older."""
+
+_ALL = "facts, origins, sessions, turns, calls, messages, calls_text, unindexed"
 _SIZED = ("messages", "calls")
 """The tables that grow."""
 
@@ -74,6 +91,25 @@ SELECT EXISTS (
     SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = 'callsheet' AND c.relname = 'facts'
 )
+"""
+
+# What comes from a host whose clock is wrong is in `calls_other`, until there is a partition for it.
+_COLUMNS = ", ".join(("seq", *CallRow.__struct_fields__, "writer"))
+_ADD_WEEK = f"""
+SELECT pg_advisory_xact_lock({LOCK});
+CREATE TABLE IF NOT EXISTS {{table}}
+    (LIKE calls INCLUDING DEFAULTS INCLUDING GENERATED INCLUDING STORAGE);
+WITH moved AS (DELETE FROM calls_other WHERE at >= {{begin}} AND at < {{end}} RETURNING {_COLUMNS})
+INSERT INTO {{table}} ({_COLUMNS}) SELECT {_COLUMNS} FROM moved;
+DO $$ BEGIN
+    IF NOT (SELECT relispartition FROM pg_class WHERE oid = '{{table}}'::regclass) THEN
+        ALTER TABLE calls ATTACH PARTITION {{table}} FOR VALUES FROM ({{begin}}) TO ({{end}});
+    END IF;
+END $$;
+"""
+_WEEKS = """
+SELECT substr(c.relname, 8)::bigint FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+WHERE i.inhparent = 'callsheet.calls'::regclass AND c.relname LIKE 'calls\\_w%'
 """
 
 _BYTES = """
@@ -97,6 +133,7 @@ class PostgresDatabase(Database):
 
     for_update: str = " FOR UPDATE"
     for_share: str = " FOR KEY SHARE"
+    day: str = "(to_timestamp({}) AT TIME ZONE 'UTC')::date"
     old: str = "callsheet_old."
     index_table: str = "calls_text"
 
@@ -104,10 +141,11 @@ class PostgresDatabase(Database):
         super().__init__(without_password(url))
         self._url: str = url
         self._raw: Any = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._loop: LoopThread = LoopThread()
         self._timeout: float = COMMAND
         self._has_lock: bool = False
+        # The weeks that have a partition, or can have none, as far as this connection knows.
+        self._weeks: set[int] = set()
 
     # The connection
 
@@ -123,19 +161,22 @@ class PostgresDatabase(Database):
             raise BadUrl(
                 "a history in PostgreSQL needs asyncpg: pip install 'callsheet[postgres]'"
             ) from None
-        self.conflict = driver.UniqueViolationError
         self._raw = self._wait(self._connected(driver))
         found = self._version()
         if found is None and not write:
             raise NotKept(f"There is no history at {self.url} yet.")
         if found != VERSION:
-            self._timeout = LONG
-            try:
-                with self.transaction():
-                    self._prepare()
-            finally:
-                self._timeout = COMMAND
+            with self.patiently(), self.transaction():
+                self._prepare()
         return []
+
+    @contextmanager
+    def patiently(self) -> Generator[None]:
+        self._timeout = LONG
+        try:
+            yield
+        finally:
+            self._timeout = COMMAND
 
     async def _connected(self, driver: Any) -> Any:
         try:
@@ -169,22 +210,58 @@ class PostgresDatabase(Database):
         found = self._version()  # another process may have been quicker
         if found == VERSION:
             return
-        if found:
-            self._script("ALTER SCHEMA callsheet RENAME TO callsheet_old")
-        self._script(POSTGRES_TABLES)
-        if found:
-            copy_rows(self, version=found)
-            self._script("DROP SCHEMA callsheet_old CASCADE")
-        self._script(POSTGRES_TRIGGERS)
-        self.fetch("INSERT INTO facts VALUES ('version', ?)", VERSION)
+        if found is not None and found >= FIRST_ALTERED:
+            if found == FIRST_ALTERED:
+                self._script(ADD_MARKS)
+            self._script(POSTGRES_ADD_ORIGINS)
+            self._copy_calls()
+            add_origins(self)
+        else:
+            if found:
+                self._script("ALTER SCHEMA callsheet RENAME TO callsheet_old")
+            self._script(POSTGRES_TABLES)
+            if found:
+                copy_rows(self, version=found)
+                self._script("DROP SCHEMA callsheet_old CASCADE")
+        self._script(POSTGRES_TRIGGERS + POSTGRES_VIEWS)
+        self._script(GRANT)
+        self.fetch(
+            "INSERT INTO facts VALUES ('version', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            VERSION,
+        )
+
+    def _copy_calls(self) -> None:
+        """Copy the calls of the version before into their partitions."""
+        self.prepare_for(at for (at,) in self.fetch("SELECT DISTINCT at FROM calls_before"))
+        new = ("origin", "turn", "input", "output")
+        columns = ", ".join(one for one in _COLUMNS.split(", ") if one not in new)
+        self.fetch(f"INSERT INTO calls ({columns}) SELECT {columns} FROM calls_before ORDER BY seq")
+        self.fetch("SELECT setval('calls_seq', max(seq)) FROM calls_before HAVING max(seq) > 0")
+        self._script("DROP TABLE calls_before")
+
+    # Partitions
+
+    def prepare_for(self, times: Iterable[float]) -> None:
+        weeks = {int(at // WEEK) for at in times if math.isfinite(at)} - self._weeks
+        if not weeks:
+            return
+        there = {week for (week,) in self.fetch(_WEEKS)}
+        latest = self.fetch_value("SELECT extract(epoch FROM now())::float8") // WEEK + 1
+        for week in sorted(weeks - there):
+            if _FIRST_WEEK <= week <= latest:
+                begin, end = repr(week * WEEK), repr((week + 1) * WEEK)
+                self._script(_ADD_WEEK.format(table=f"calls_w{week}", begin=begin, end=end))
+        self._weeks |= weeks | there
+
+    def partitions_before(self, at: float) -> Sequence[str]:
+        old = sorted(week for (week,) in self.fetch(_WEEKS) if (week + 1) * WEEK <= at)
+        names = [f"calls_w{week}" for week in old]
+        open_ = "SELECT EXISTS (SELECT 1 FROM {} WHERE writer IS NOT NULL)"
+        return [name for name in names if not self.fetch_value(open_.format(name))]
 
     def _wait(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run work on the loop, and wait for its result."""
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=_serve, args=[self._loop], daemon=True)
-            self._thread.start()
-        done = asyncio.run_coroutine_threadsafe(work, self._loop)
+        done = self._loop.submit(work)
         try:
             return done.result()
         except BaseException as exc:
@@ -197,18 +274,16 @@ class PostgresDatabase(Database):
     def _drop(self) -> None:
         """Drop the connection without a word to the server."""
         raw, self._raw, self._has_lock = self._raw, None, False
-        if raw is not None and self._loop is not None:
-            self._loop.call_soon_threadsafe(raw.terminate)
+        self._weeks = set()
+        if raw is not None:
+            self._loop.call_soon(raw.terminate)
 
     def close(self) -> None:
         if self.is_open:
             with suppress(Exception):
                 self._wait(self._raw.close(timeout=CONNECT))
         self._drop()
-        loop, self._loop = self._loop, None
-        if loop is not None and self._thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            self._thread.join(CONNECT)
+        self._loop.close(CONNECT)
 
     # Statements
 
@@ -228,6 +303,14 @@ class PostgresDatabase(Database):
         if self._raw is None:
             raise StoreUnavailable(f"{self.url}: the connection was lost.")
         return self._raw
+
+    def version(self) -> str:
+        if self._version() is None:
+            raise NotKept(f"There is no history at {self.url} any more.")
+        return str(self.fetch_value("SELECT pg_current_snapshot()::text"))
+
+    def json_text(self, column: str, key: str) -> str:
+        return f"({column}::json ->> '{key}')"
 
     # Errors
 
@@ -268,17 +351,17 @@ class PostgresDatabase(Database):
 
     # The index of words
 
-    def match(self, phrases: list[list[str]]) -> tuple[str, list[tuple[str, Values]]]:
+    def match(self, phrases: list[list[str]], *, in_paths: bool = False) -> tuple[str, Values]:
         # The index knows which words there are. For phrases, their order is looked up in the texts.
         words = [f"'{word}'" for phrase in phrases for word in phrase]
-        terms: list[tuple[str, Values]] = [
-            ("t.words @@ ?::text::tsquery", [" & ".join(words) + ":*"])
-        ]
+        terms, values = ["words @@ ?::text::tsquery"], [" & ".join(words) + ":*"]
+        texts = "split_part(texts, chr(10), 2) || chr(10) || split_part(texts, chr(10), 3)"
         for number, phrase in enumerate(phrases, 1):
-            if len(phrase) > 1:
+            if len(phrase) > 1 or in_paths:
                 end = "" if number == len(phrases) else " "
-                terms.append(("strpos(t.texts, ?) > 0", [f" {' '.join(phrase)}{end}"]))
-        return " JOIN calls_text t ON t.seq = c.seq", terms
+                terms.append(f"strpos({texts if in_paths else 'texts'}, ?) > 0")
+                values.append(f" {' '.join(phrase)}{end}")
+        return f"IN (SELECT seq FROM calls_text WHERE {' AND '.join(terms)})", values
 
     def add_words(self, calls: Sequence[IndexedCall]) -> None:
         self.execute_many(
@@ -309,11 +392,6 @@ class PostgresDatabase(Database):
 
     def vacuum(self) -> None:
         self._script(f"VACUUM (FULL, ANALYZE) {_ALL}")
-
-
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    loop.run_forever()
-    loop.close()
 
 
 def _lock_of(key: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -11,20 +11,25 @@ from msgspec import ValidationError, convert
 
 from callsheet.history.call_records import column_text, renamed, run_of, unreadable
 from callsheet.history.codec import Codec
+from callsheet.history.conditions import Conditions
 from callsheet.history.database import Database, Values
 from callsheet.history.rows import (
+    UNKNOWN,
     Head,
+    Origin,
     Query,
     Stats,
     StoredCall,
     StoredMessage,
     StoredSession,
     ToolStats,
+    TurnRow,
+    Window,
 )
-from callsheet.history.search_text import index_words, phrases
+from callsheet.history.search_text import index_words
 from callsheet.history.store_errors import StoreDamaged, StoreUnavailable
 from callsheet.report.json import is_object
-from callsheet.report.status import Reason
+from callsheet.report.usage import TokenUsage
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -32,19 +37,13 @@ _R = TypeVar("_R", bound="Reader")
 
 _FIELDS = Head.__struct_fields__
 _HEAD = ", ".join(f"c.{name}" for name in _FIELDS)
-_CALL = f"{_HEAD}, c.key, c.payload"
-_REASONS = [reason.value for reason in Reason]
+_CALL = f"{_HEAD}, c.key, c.turn, c.payload"
 
 LATEST = 2.5e11
 """Seconds since 1970 that a calendar has a date for."""
 
-# The ends of ids are compared within their index: the rows themselves are many times its size.
-_ID_PART = """c.seq IN (
-    SELECT seq FROM calls WHERE call_id >= ? AND call_id < ?
-    UNION SELECT seq FROM calls WHERE substr(call_id, length(call_id) - ? + 1) = ?)"""
-
 _SESSION = """
-SELECT s.session_id, s.cwd, s.title, s.info, s.created_at, s.updated_at,
+SELECT s.session_id, s.cwd, s.title, s.info, s.created_at, s.updated_at, s.origin,
        (SELECT count(*) FROM calls c WHERE c.session_id = s.session_id)
 FROM sessions s WHERE
 """
@@ -53,60 +52,12 @@ _TOOLS = """
 SELECT c.name, count(*), sum(CASE WHEN c.status = 'failed' THEN 1 ELSE 0 END),
        sum(CASE WHEN c.status = 'cancelled' THEN 1 ELSE 0 END), count(c.writer), sum(c.size),
        sum(length(c.payload)), min(c.at), max(c.at), count(c.duration_ms)
-FROM {source} WHERE {where} GROUP BY c.name ORDER BY count(*) DESC, c.name
+FROM calls c WHERE {where} GROUP BY c.name ORDER BY count(*) DESC, c.name
 """
 _DURATION = """
-SELECT c.duration_ms FROM {source} WHERE {where} AND c.name = ? AND c.duration_ms IS NOT NULL
+SELECT c.duration_ms FROM calls c WHERE {where} AND c.name = ? AND c.duration_ms IS NOT NULL
 ORDER BY c.duration_ms LIMIT 1 OFFSET ?
 """
-
-
-class Conditions:
-    """Which calls are asked for: the source to select from, the conditions, and their values."""
-
-    def __init__(self, db: Database, query: Query) -> None:
-        self.source: str = "calls c"
-        self.values: list[Any] = []
-        self._terms: list[str] = ["1 = 1"]
-        if query.search is not None:
-            searched = phrases(query.search)
-            join, terms = db.match(searched) if searched else ("", [("1 = 0", ())])
-            self.source += join
-            for term, values in terms:
-                self._add(term, *values)
-        for column, value in (
-            ("session_id = ?", query.session_id),
-            ("call_id = ?", query.call_id),
-            ("name = ?", query.tool),
-            ("at >= ?", query.since),
-            ("at < ?", query.until),
-        ):
-            if value is not None:
-                self._add(f"c.{column}", value)
-        if query.id_part is not None:
-            part = query.id_part
-            self._add(_ID_PART, part, f"{part}\U0010ffff", len(part), part)
-        self._add_status(query.status)
-        if query.before is not None:
-            self._add("(c.at, c.session_id, c.call_id) < (?, ?, ?)", *query.before)
-
-    def __str__(self) -> str:
-        return " AND ".join(self._terms)
-
-    def _add(self, term: str, *values: Any) -> None:
-        self._terms.append(term)
-        self.values += [column_text(one) if isinstance(one, str) else one for one in values]
-
-    def _add_status(self, status: str | None) -> None:
-        # Nearly all calls are completed: the others have an index of their own.
-        if status == "open":
-            self._add("c.writer IS NOT NULL")
-        elif status == "completed":
-            self._add("c.status = ?", status)
-        elif status in _REASONS and status != "cancelled":
-            self._add("c.status <> 'completed' AND c.reason = ?", status)
-        elif status is not None:
-            self._add("c.status <> 'completed' AND c.status = ?", status)
 
 
 def guarded(
@@ -149,6 +100,8 @@ class Reader:
         self.is_open: bool = False
         self._writes: bool = False
         self._writer: str = ""
+        # Those that are known to be in the store. They never change.
+        self._origins: dict[str, Origin] = {}
 
     def ensure_connected(self) -> None:
         """Connect again if the connection was lost. Raise `StoreUnavailable` if the store is not open."""
@@ -158,6 +111,7 @@ class Reader:
             self._connect()
 
     def _connect(self) -> list[str]:
+        self._origins.clear()
         try:
             news = self.db.connect(write=self._writes)
             if self._writes:
@@ -168,16 +122,17 @@ class Reader:
             raise error from exc
         return news
 
-    def _where(self, query: Query) -> Conditions:
+    def _where(self, query: Query, *, by_time: bool = False) -> Conditions:
         """Return the conditions of a query. For a search, index what is not indexed yet."""
         try:
-            while query.search is not None and index_words(self.db, 200):
+            searches = any(term.field in ("text", "path") for term in query.terms)
+            while (searches or query.search is not None) and index_words(self.db, 200):
                 pass
         except Exception as exc:
             # Who can't write searches what is indexed.
             if not isinstance(self.db.error(exc), StoreUnavailable):
                 raise
-        return Conditions(self.db, query)
+        return Conditions(self.db, query, by_time=by_time)
 
     # Calls
 
@@ -191,10 +146,39 @@ class Reader:
         """Return the complete calls that a query selects, the newest first."""
         return [self._call(row) for row in self._select(_CALL, query)]
 
+    @guarded
+    def window(self, query: Query, offset: int, limit: int) -> Window:
+        """Return some of the calls that a query selects, the oldest first.
+
+        Args:
+            query: Its limit means nothing here.
+            offset: The place of the first one. A negative one is counted from the end.
+            limit: How many calls to return at most.
+        """
+        where = self._where(query, by_time=True)
+        total = self.db.fetch_value(f"SELECT count(*) FROM calls c WHERE {where}", *where.values)
+        begin = min(total, max(0, offset + total if offset < 0 else offset))
+        count = min(limit, total - begin)
+        # Skipping calls takes time, so it begins at the end that is nearer.
+        skipped, is_late = begin, begin > total - begin - count
+        if is_late:
+            skipped = total - begin - count
+        order = "c.at DESC, c.seq DESC" if is_late else "c.at, c.seq"
+        # Only numbers are sorted, and not what is shown of all these calls.
+        chosen = f"SELECT c.seq FROM calls c WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?"
+        sql = f"SELECT {_HEAD} FROM calls c WHERE c.seq IN ({chosen}) ORDER BY c.at, c.seq"
+        rows = self.db.fetch(sql, *where.values, count, skipped) if count else ()
+        return Window(total, begin, [_head(row) for row in rows])
+
+    @guarded
+    def version(self) -> str:
+        """Return what is another one as soon as something was written to the store."""
+        return self.db.version()
+
     def _select(self, what: str, query: Query) -> Sequence[Values]:
         where = self._where(query)
         order = "c.at DESC, c.session_id DESC, c.call_id DESC"
-        sql = f"SELECT {what} FROM {where.source} WHERE {where} ORDER BY {order} LIMIT ?"
+        sql = f"SELECT {what} FROM calls c WHERE {where} ORDER BY {order} LIMIT ?"
         return self.db.fetch(sql, *where.values, query.limit)
 
     def _calls_where(self, condition: str, *values: Any) -> list[StoredCall]:
@@ -203,12 +187,26 @@ class Reader:
 
     def _call(self, row: Values) -> StoredCall:
         """Return a call. A damaged one comes with an explanation, so that the others are still shown."""
-        head, (key, payload) = _head(row), row[-2:]
+        head, (key, turn, payload) = _head(row), row[-3:]
+        own_id = head.call_id
         try:
-            record = renamed(self.db.codec.decode(payload), head.call_id)
+            record = self.db.codec.decode(payload)
+            own_id, record = record.report.tool_call_id, renamed(record, head.call_id)
         except StoreDamaged as exc:
             record = unreadable(head, str(exc))
-        return StoredCall(head, record, key)
+        return StoredCall(head, record, key, turn or "", own_id)
+
+    @guarded
+    def turn(self, session_id: str, key: str) -> TurnRow | None:
+        """Return a turn of a session, or None if nothing is known of it."""
+        names = [name for name in TurnRow.__struct_fields__ if name != "usage"]
+        usage = TokenUsage.__struct_fields__
+        sql = f"SELECT {', '.join((*names, *usage))} FROM turns WHERE session_id = ? AND key = ?"
+        for row in self.db.fetch(sql, session_id, key):
+            found = dict(zip((*names, *usage), row, strict=True))
+            used = TokenUsage(**{name: found.pop(name) for name in usage})
+            return TurnRow(**found, usage=used)
+        return None
 
     # Sessions
 
@@ -219,7 +217,11 @@ class Reader:
 
     def _session(self, session_id: str) -> StoredSession | None:
         rows = self.db.fetch(f"{_SESSION} s.session_id = ?", column_text(session_id))
-        return _session(rows[0]) if rows else None
+        return self._with_origin(rows)[0] if rows else None
+
+    def _with_origin(self, rows: Sequence[Values]) -> list[StoredSession]:
+        self._know_origins({row[6] for row in rows if row[6] is not None})
+        return [_session(row, self._origins.get(row[6], UNKNOWN)) for row in rows]
 
     @guarded
     def sessions(
@@ -245,7 +247,29 @@ class Reader:
             values += before
         where = " AND ".join(terms)
         sql = f"{_SESSION} {where} ORDER BY s.updated_at DESC, s.session_id DESC LIMIT ?"
-        return [_session(row) for row in self.db.fetch(sql, *values, limit)]
+        return self._with_origin(self.db.fetch(sql, *values, limit))
+
+    @guarded
+    def origins(self, keys: Iterable[str | None]) -> dict[str | None, Origin]:
+        """Return who made calls or sessions, by the `origin` that those have."""
+        wanted = {key for key in keys if key is not None}
+        self._know_origins(wanted)
+        return {None: UNKNOWN, **{key: self._origins.get(key, UNKNOWN) for key in wanted}}
+
+    def _know_origins(self, keys: set[str]) -> None:
+        columns = "user_name, host, agent, agent_version, client, client_version, source"
+        sql = f"SELECT key, {columns} FROM origins WHERE key IN ({{}})"
+        for key, *texts in self.db.fetch_in(sql, [*keys - self._origins.keys()]):
+            names = Origin.__struct_fields__
+            self._origins[key] = Origin(**dict(zip(names, map(str, texts), strict=True)))
+
+    @guarded
+    def directories(self, session_ids: Iterable[str]) -> dict[str, str]:
+        """Return the directories of sessions by their ids; that of a session that is gone is empty."""
+        wanted = dict.fromkeys(session_ids, "")
+        sql = "SELECT session_id, cwd FROM sessions WHERE session_id IN ({})"
+        found = self.db.fetch_in(sql, [*map(column_text, wanted)])
+        return wanted | {str(key): str(cwd) for key, cwd in found}
 
     @guarded
     def timeline(
@@ -302,9 +326,9 @@ class Reader:
         `file_bytes` and `indexed` are those of the whole store.
         """
         where = self._where(query)
-        rows = self.db.fetch(_TOOLS.format(source=where.source, where=where), *where.values)
+        rows = self.db.fetch(_TOOLS.format(where=where), *where.values)
         tools = [self._tool(row, where) for row in rows]
-        sessions = f"session_id IN (SELECT c.session_id FROM {where.source} WHERE {where})"
+        sessions = f"session_id IN (SELECT c.session_id FROM calls c WHERE {where})"
         around = [
             self.db.fetch_value(f"SELECT count(*) FROM {table} WHERE {sessions}", *where.values)
             for table in ("sessions", "messages")
@@ -327,7 +351,7 @@ class Reader:
     def _tool(self, row: Values, where: Conditions) -> ToolStats:
         """Return a tool's figures, with the durations that 50 and 95 per cent of its calls don't exceed."""
         called, failed, cancelled, open_, size = (int(number or 0) for number in row[1:6])
-        sql = _DURATION.format(source=where.source, where=where)
+        sql = _DURATION.format(where=where)
         found = [
             self.db.fetch_value(sql, *where.values, row[0], max(0, -(-row[9] * share // 100) - 1))
             for share in (50, 95)
@@ -354,11 +378,11 @@ def _plausible(name: str, value: Any) -> Any:
         return value if isinstance(value, int) else 0
     if name in ("at", "updated_at", "duration_ms"):
         return float(value) if isinstance(value, (int, float)) else 0.0
-    return None if name == "reason" and value is None else str(value)
+    return None if name in ("reason", "marks", "origin") and value is None else str(value)
 
 
-def _session(row: Values) -> StoredSession:
-    key, cwd, title, info, created_at, updated_at, count = row
+def _session(row: Values, origin: Origin) -> StoredSession:
+    key, cwd, title, info, created_at, updated_at, _, count = row
     try:
         known = json.loads(info)
     except (TypeError, ValueError):
@@ -370,6 +394,7 @@ def _session(row: Values) -> StoredSession:
         info=known if is_object(known) else {},
         created_at=_time(created_at),
         updated_at=_time(updated_at),
+        origin=origin,
         calls=count,
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -25,11 +26,17 @@ from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
 from callsheet.report.terminal import TerminalState
 
+if TYPE_CHECKING:
+    from callsheet.history.store import Store
+
 LINE = 60 * 1024
 """Bytes of a line from which a call is sent in two: some clients die on a line over 64 KB."""
 
 PIECE = 16 * 1024
 """Characters of a message that are sent at once."""
+
+PAGE = 50
+"""Entries of a session that are read at once."""
 
 _CHUNKS = {
     "user": "user_message_chunk",
@@ -37,6 +44,16 @@ _CHUNKS = {
     "thought": "agent_thought_chunk",
 }
 _WHOLE = {"agent": "agent_message", "thought": "agent_thought"}
+
+
+def entries_of(
+    store: Store, session_id: str, after: int = -1
+) -> Iterator[StoredCall | StoredMessage]:
+    """Yield the entries of a session's timeline after a position, in order."""
+    while page := store.timeline(session_id, after=after, limit=PAGE):
+        yield from page
+        last = page[-1]
+        after = last.head.position if isinstance(last, StoredCall) else last.position
 
 
 class Replay:

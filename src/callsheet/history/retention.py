@@ -10,12 +10,13 @@ How old calls are is judged by the calls themselves, and not by the clock: see `
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from callsheet.history.call_records import column_text, spills_of
 from callsheet.history.database import Values
-from callsheet.history.queries import Reader, guarded
+from callsheet.history.figures import UsageReader
+from callsheet.history.queries import guarded
 from callsheet.history.rows import Fill, Pruned, Retention
 from callsheet.history.search_text import index_words, words_of
 from callsheet.history.store_errors import StoreDamaged
@@ -38,7 +39,7 @@ DELETE FROM messages WHERE (session_id, key) IN (
 """
 
 
-class Upkeep(Reader):
+class Upkeep(UsageReader):
     """The part of a store that indexes and removes."""
 
     @guarded
@@ -80,6 +81,8 @@ class Upkeep(Reader):
         known = self._steady_now() if now is None else now
         if keep.max_age is not None:
             old = known - keep.max_age
+            for table in self.db.partitions_before(old):
+                yield self._drop_partition(table)
             yield from self._remove_calls(EVERY, most, "at < ?", old)
             yield from self._remove_messages(old, most)
         if keep.max_calls is not None:
@@ -138,6 +141,38 @@ class Upkeep(Reader):
             surplus -= len(rows)
             yield pruned
 
+    def _drop_partition(self, table: str) -> Pruned:
+        """Drop a table of calls, with the messages before them, and what only they refer to."""
+        with self.db.patiently(), self.db.transaction():
+            spilled = self.db.fetch(f"SELECT payload FROM {table} WHERE marks LIKE '%\"spills\":%'")
+            records = [self.db.codec.readable(payload) for (payload,) in spilled]
+            reached = self.db.fetch(f"SELECT session_id, max(position) FROM {table} GROUP BY 1")
+            pruned = Pruned(
+                calls=self.db.fetch_value(f"SELECT count(*) FROM {table}"),
+                spills=[path for one in records if one for path in spills_of(one.report)],
+            )
+            for name in ("unindexed", self.db.index_table):
+                self.db.fetch(f"DELETE FROM {name} WHERE seq IN (SELECT seq FROM {table})")
+            self.db.fetch(f"DROP TABLE {table}")
+            pruned.messages = self._remove_reached(dict(map(tuple, reached)))
+            pruned.sessions = self._drop_empty([session for session, _ in reached])
+        return pruned
+
+    def _remove_reached(self, reached: Mapping[str, int]) -> int:
+        """Remove what came in sessions before calls that are removed. Return how many messages that were."""
+        before = "session_id = ? AND position < ?"
+        messages = 0
+        for session, position in reached.items():
+            sql = f"DELETE FROM messages WHERE {before} RETURNING 1"
+            messages += len(self.db.fetch(sql, session, position))
+            self.db.fetch(
+                f"DELETE FROM turns WHERE {before} AND ended_at IS NOT NULL AND NOT EXISTS "
+                "(SELECT 1 FROM calls c WHERE c.session_id = turns.session_id AND c.turn = turns.key)",
+                session,
+                position,
+            )
+        return messages
+
     def _remove(self, rows: Sequence[Values]) -> Pruned:
         """Remove calls, the messages before them, and what only they refer to, within a transaction."""
         pruned = Pruned(calls=len(rows))
@@ -153,9 +188,7 @@ class Upkeep(Reader):
         reached: dict[str, int] = {}
         for _, session, position, _ in rows:
             reached[session] = max(position, reached.get(session, -1))
-        for session, position in reached.items():
-            sql = "DELETE FROM messages WHERE session_id = ? AND position < ? RETURNING 1"
-            pruned.messages += len(self.db.fetch(sql, session, position))
+        pruned.messages = self._remove_reached(reached)
         pruned.sessions = self._drop_empty(list(reached))
         return pruned
 
@@ -187,9 +220,10 @@ class Upkeep(Reader):
         gone = self.db.fetch_in(
             "DELETE FROM sessions WHERE session_id IN ({}) AND NOT EXISTS "
             "(SELECT 1 FROM calls c WHERE c.session_id = sessions.session_id) AND NOT EXISTS "
-            "(SELECT 1 FROM messages m WHERE m.session_id = sessions.session_id) RETURNING 1",
+            "(SELECT 1 FROM messages m WHERE m.session_id = sessions.session_id) RETURNING session_id",
             sessions,
         )
+        self.db.fetch_in("DELETE FROM turns WHERE session_id IN ({})", [key for (key,) in gone])
         return len(gone)
 
     @guarded
@@ -203,6 +237,7 @@ class Upkeep(Reader):
             )
             pruned = self._remove(rows)
             gone = self.db.fetch("DELETE FROM messages WHERE session_id = ? RETURNING 1", key)
+            self.db.fetch("DELETE FROM turns WHERE session_id = ?", key)
             left = self.db.fetch("DELETE FROM sessions WHERE session_id = ? RETURNING 1", key)
             pruned.messages += len(gone)
             pruned.sessions += len(left)

@@ -11,6 +11,7 @@ A file is a sequence of batches, with the length and the checksum of each before
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import struct
 import time
@@ -25,7 +26,6 @@ from zlib import crc32
 import msgspec
 
 from callsheet.history.rows import WaitingRow
-from callsheet.history.sqlite import lock_file
 from callsheet.history.url import default_file
 
 MOST = 512 << 20
@@ -157,3 +157,28 @@ def is_waiting(url: str) -> bool:
 
 def _name(url: str) -> str:
     return blake2b(url.encode(errors="surrogateescape"), digest_size=8).hexdigest()
+
+
+def lock_file(file: Path, flags: int = 0) -> int | None:
+    """Open a file, and hold its lock until it is closed.
+
+    Args:
+        file: The file.
+        flags: Further flags to open it with, as `os.O_CREAT`.
+
+    Returns:
+        Its descriptor, or None if another process holds the lock, or there is no such file (any more).
+
+    Raises:
+        OSError: It can't be opened.
+    """
+    try:
+        opened = os.open(file, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+    except FileNotFoundError:
+        return None
+    with suppress(BlockingIOError):
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(opened).st_nlink:  # else whoever had it has just removed it
+            return opened
+    os.close(opened)
+    return None

@@ -10,7 +10,6 @@ a new one is begun: the work goes on, and nothing of the old one is lost.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 import time
@@ -21,8 +20,14 @@ from typing import Any
 from urllib.parse import quote
 
 from callsheet.history.database import Database, IndexedCall, Values
-from callsheet.history.migration import copy_rows
-from callsheet.history.schema import SQLITE_TABLES, SQLITE_TRIGGERS
+from callsheet.history.migration import add_origins, copy_rows
+from callsheet.history.schema import (
+    ADD_MARKS,
+    SQLITE_ADD_ORIGINS,
+    SQLITE_TABLES,
+    SQLITE_TRIGGERS,
+)
+from callsheet.history.spool import lock_file
 from callsheet.history.store_errors import (
     BadUrl,
     HistoryError,
@@ -31,6 +36,7 @@ from callsheet.history.store_errors import (
     StoreTooNew,
     StoreUnavailable,
 )
+from callsheet.history.views import SQLITE_VIEWS
 
 BUSY = 2.0
 """Seconds that a transaction waits for another process."""
@@ -54,8 +60,11 @@ _MAY_PASS = frozenset((
 ))  # fmt: skip
 """What SQLite reports of a file that may be usable later."""
 
-VERSION = 3
+VERSION = 5
 """The version of the tables. 0.1.0 has written 1, and what came after it 2: see `migration`."""
+
+FIRST_ALTERED = 3
+"""The first version whose tables are altered. Those before are copied."""
 
 _KNOWN = {"calls_text", "messages_by_place", "sessions_by_use", "unindexed"}
 _NEVER = 1000
@@ -66,7 +75,7 @@ OURS = 0x63616C6C
 
 _SCHEMA = """
 SELECT m.type, m.name, p.name FROM sqlite_master m LEFT JOIN pragma_table_info(m.name) p
-WHERE m.type IN ('table', 'trigger')
+WHERE m.type IN ('table', 'trigger', 'view')
 """
 
 
@@ -79,14 +88,15 @@ class SqliteDatabase(Database):
 
     begin: str = "BEGIN IMMEDIATE"
     index_table: str = "calls_text_docsize"
+    day: str = "date({}, 'unixepoch')"
     old: str = "old_"
-    conflict = sqlite3.IntegrityError
 
     def __init__(self, file: Path) -> None:
         super().__init__(f"sqlite:///{file}")
         self.file: Path = file
         self._raw: sqlite3.Connection | None = None
         self._file_id: tuple[int, int] | None = None
+        self._opened_at: int = 0
         # Whether an error was about the file, as far as SQLite can say.
         self._is_suspect: bool = False
         self._lock: tuple[int, Path] | None = None
@@ -162,7 +172,7 @@ class SqliteDatabase(Database):
         except BaseException:
             self.close()
             raise
-        self._file_id = _id_of(self.file)
+        self._file_id, self._opened_at = _id_of(self.file), time.monotonic_ns()
         self._is_suspect = False
 
     def _make_file(self) -> None:
@@ -207,13 +217,20 @@ class SqliteDatabase(Database):
             found = self._version()  # another process may have been quicker
             if found == VERSION:
                 return
-            if found:
-                self._rename_tables()
-            execute_script(db, SQLITE_TABLES)
-            if found:
-                copy_rows(self, version=found)
-                self._drop_tables(f"{self.old}%")
-            execute_script(db, SQLITE_TRIGGERS)
+            if found >= FIRST_ALTERED:
+                if found == FIRST_ALTERED:
+                    execute_script(db, ADD_MARKS)
+                execute_script(db, SQLITE_ADD_ORIGINS)
+                add_origins(self)
+            else:
+                if found:
+                    self._rename_tables()
+                execute_script(db, SQLITE_TABLES)
+                if found:
+                    copy_rows(self, version=found)
+                    self._drop_tables(f"{self.old}%")
+                execute_script(db, SQLITE_TRIGGERS)
+            execute_script(db, SQLITE_VIEWS)
             db.execute(f"PRAGMA application_id = {OURS}")
             db.execute(f"PRAGMA user_version = {VERSION}")
 
@@ -269,7 +286,7 @@ class SqliteDatabase(Database):
             raise StoreDamaged(f"{self.file} is damaged ({found}).")
         self.fetch("INSERT INTO calls_text (calls_text) VALUES ('integrity-check')")
         with closing(sqlite3.connect(":memory:")) as new:
-            execute_script(new, SQLITE_TABLES + SQLITE_TRIGGERS)
+            execute_script(new, SQLITE_TABLES + SQLITE_TRIGGERS + SQLITE_VIEWS)
             if missing := set(new.execute(_SCHEMA)) - set(self.fetch(_SCHEMA)):
                 names = ", ".join(sorted(f"{one[1]} {one[2] or ''}".strip() for one in missing))
                 raise StoreDamaged(f"{self.file} is damaged: it lacks {names}.")
@@ -332,6 +349,18 @@ class SqliteDatabase(Database):
         if rows:
             self.raw.executemany(sql, rows)
 
+    def version(self) -> str:
+        if (found := _id_of(self.file)) != self._file_id:
+            what = f"There is no history at {self.file} any more."
+            raise NotKept(what if found is None else f"{self.file} was replaced.")
+        if self._pragma("user_version") > VERSION:
+            self._version()  # raises the error
+        # SQLite's own number counts what others wrote since this connection was made.
+        return f"{self._opened_at} {self._pragma('data_version')} {self.raw.total_changes}"
+
+    def json_text(self, column: str, key: str) -> str:
+        return f"CASE WHEN json_valid({column}) THEN json_extract({column}, '$.{key}') END"
+
     # Writers
 
     def hold(self, writer: str) -> None:
@@ -369,10 +398,12 @@ class SqliteDatabase(Database):
 
     # The index of words
 
-    def match(self, phrases: list[list[str]]) -> tuple[str, list[tuple[str, Values]]]:
+    def match(self, phrases: list[list[str]], *, in_paths: bool = False) -> tuple[str, Values]:
         terms = [" + ".join(f'"{word}"' for word in phrase) for phrase in phrases]
         question = " AND ".join(terms) + " *"
-        return " JOIN calls_text ON calls_text.rowid = c.seq", [("calls_text MATCH ?", [question])]
+        if in_paths:
+            question = f"{{command paths}} : ({question})"
+        return "IN (SELECT rowid FROM calls_text WHERE calls_text MATCH ?)", [question]
 
     def add_words(self, calls: Sequence[IndexedCall]) -> None:
         self.execute_many(
@@ -453,31 +484,6 @@ def execute_script(db: sqlite3.Connection, script: str) -> None:
         if sqlite3.complete_statement(rest):
             db.execute(rest)
             rest = ""
-
-
-def lock_file(file: Path, flags: int = 0) -> int | None:
-    """Open a file, and hold its lock until it is closed.
-
-    Args:
-        file: The file.
-        flags: Further flags to open it with, as `os.O_CREAT`.
-
-    Returns:
-        Its descriptor, or None if another process holds the lock, or there is no such file (any more).
-
-    Raises:
-        OSError: It can't be opened.
-    """
-    try:
-        opened = os.open(file, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
-    except FileNotFoundError:
-        return None
-    with suppress(BlockingIOError):
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(opened).st_nlink:  # else whoever had it has just removed it
-            return opened
-    os.close(opened)
-    return None
 
 
 def _id_of(file: Path) -> tuple[int, int] | None:

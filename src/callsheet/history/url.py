@@ -1,6 +1,7 @@
 """Where a history is: URLs, the user's data directory, and the environment.
 
-`sqlite:///relative/path.db`, `sqlite:////absolute/path.db`, or a plain path; `postgresql://…`; `off`.
+`sqlite:///relative/path.db`, `sqlite:////absolute/path.db`, or a plain path; `postgresql://…`; `nats://…`
+(see `fleet`); `off`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ VARIABLE = "CALLSHEET_HISTORY"
 OFF = ("off", "none", "0", "false", "no")
 _EXPECTED = (
     "expected sqlite:///PATH (three slashes for a relative path, four for an absolute one), "
-    "a file's path, postgresql://USER@HOST/DATABASE, or off"
+    "a file's path, postgresql://USER@HOST/DATABASE, nats://HOST:4222/TEAM, or off"
 )
 
 _SECRET = lazy(r"pass\w*\s*=", re.IGNORECASE)
@@ -64,6 +65,14 @@ def chosen_url(flag: str | None = None) -> str | None:
 
 def check_url(url: str) -> None:
     """Raise `BadUrl` unless a URL names a store."""
+    if is_fleet(url):
+        from callsheet.history.fleet import address_of
+
+        if not address_of(url).team:
+            raise BadUrl(
+                f"history {without_password(url)}: it names no team; expected nats://HOST:4222/TEAM"
+            )
+        return
     if is_postgres(url):
         try:
             parts = urlsplit(url)
@@ -82,6 +91,16 @@ def check_url(url: str) -> None:
 def is_postgres(url: str) -> bool:
     """Return whether a URL is one of PostgreSQL's."""
     return url.startswith(("postgresql://", "postgres://"))
+
+
+def is_fleet(url: str) -> bool:
+    """Return whether a URL is one of a fleet's servers."""
+    return url.startswith(("nats://", "tls://"))
+
+
+def is_server(url: str) -> bool:
+    """Return whether a URL names a server, and no file."""
+    return is_postgres(url) or is_fleet(url)
 
 
 def file_of(url: str) -> Path:
@@ -109,6 +128,11 @@ def _absolute(path: str, shown: str) -> Path:
         raise BadUrl(f"history {shown}: nobody's home directory is called so") from None
 
 
+def canonical_url(url: str) -> str:
+    """Return a URL as all name it that mean the same store, without its password."""
+    return without_password(url) if is_server(url) else f"sqlite:///{file_of(url)}"
+
+
 def without_password(url: str) -> str:
     """Return a URL without its password, to be shown.
 
@@ -122,7 +146,7 @@ def without_password(url: str) -> str:
     user, colon, _ = who.partition(":")
     if colon:
         who = f"{user}:…"
-    elif _SECRET.search(who):
+    elif _SECRET.search(who) or (sign and is_fleet(url)):  # that may be a token
         who = "…"
     place, question, options = where.partition("?")
     if _SECRET.search(place):  # no URL, but libpq's `key=value`
@@ -135,7 +159,8 @@ def store_at(url: str) -> Store:
     """Return the store that a URL names. It is not opened yet: call `open`.
 
     Args:
-        url: `sqlite:///relative.db`, `sqlite:////absolute.db`, a plain path, or `postgresql://…`.
+        url: `sqlite:///relative.db`, `sqlite:////absolute.db`, a plain path, `postgresql://…`, or `nats://…`,
+            which can only be written to.
 
     Raises:
         BadUrl: The URL names no store.
@@ -143,6 +168,10 @@ def store_at(url: str) -> Store:
     from callsheet.history.store import Store
 
     check_url(url)
+    if is_fleet(url):
+        from callsheet.history.fleet_store import FleetStore
+
+        return FleetStore(url)
     if is_postgres(url):
         from callsheet.history.postgres import PostgresDatabase
 

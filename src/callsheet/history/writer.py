@@ -20,8 +20,8 @@ from typing import TypeVar
 from msgspec import Struct
 
 from callsheet.history import spool
-from callsheet.history.call_records import Waiting, to_rows
-from callsheet.history.rows import Pruned, Retention, WaitingRow
+from callsheet.history.call_records import Price, Waiting, to_rows
+from callsheet.history.rows import Pruned, Retention, WaitingRow, limits
 from callsheet.history.store import Store
 from callsheet.history.store_errors import (
     BadUrl,
@@ -32,7 +32,7 @@ from callsheet.history.store_errors import (
     StoreUnavailable,
     sentence,
 )
-from callsheet.history.url import store_at
+from callsheet.history.url import is_postgres, store_at
 from callsheet.report.humanize import plural
 
 _T = TypeVar("_T")
@@ -82,6 +82,7 @@ class Writer:
         keep: Retention,
         notify: Callable[[str], None],
         forget_spills: Callable[[list[str]], object] | None,
+        price: Price | None = None,
     ) -> None:
         self.health: HistoryHealth = HistoryHealth()
         self.store: Store = store_at(url)
@@ -93,9 +94,10 @@ class Writer:
         self.put_count: int = 0
         self.durable: int = 0
         self._spool: spool.Spool = spool.Spool(self.store.url)
-        self._keep: Retention = keep
+        self._keep: Retention = limits(keep, is_shared=is_postgres(url))
         self._notify_users: Callable[[str], None] = notify
         self._forget_spills: Callable[[list[str]], object] | None = forget_spills
+        self._price: Price | None = price
         self._most: int = BATCH_ROWS
         self._is_hopeless: bool = False
         self._has_taken_over: bool = False
@@ -140,7 +142,7 @@ class Writer:
     def _add_rows(self, entries: Collection[Waiting]) -> None:
         """Make rows of entries. One that no row can be made of is found, and dropped."""
         try:
-            rows = to_rows(entries, self.store.codec)
+            rows = to_rows(entries, self.store.codec, self._price)
         except Exception as exc:  # noqa: BLE001 - whatever it is, the others are stored
             if len(entries) == 1:
                 self._refused(exc)
@@ -162,7 +164,7 @@ class Writer:
                 some, size = list[WaitingRow](), 0
                 for waiting in self.rows.values():
                     some.append(waiting)
-                    size += len(waiting[1].payload)
+                    size += waiting[1].room
                     if len(some) >= self._most or size >= BATCH_BYTES:
                         break
             self._write(some)

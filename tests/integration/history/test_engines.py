@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from callsheet.history import History, NotKept, Query, Retention, Store, StoreTooNew, store_at
-from callsheet.history.rows import StoredCall
+from callsheet.history.rows import Origin, StoredCall
 from tests.support import stores
 from tests.support.engines import (
     NOON,
@@ -64,6 +64,33 @@ async def test_a_call_changes_until_it_has_ended_and_keeps_its_place(store: Stor
     assert ids(store, status="open") == []
 
 
+async def test_an_earlier_state_that_comes_late_changes_nothing(store: Store) -> None:
+    early, late = (
+        batch([replace(call(1, text, status="in_progress"), updated_at=at), said])
+        for text, at, said in (
+            ("early", NOON + 2, message(2, "said")),
+            ("late", NOON + 3, message(2, "said more")),
+        )
+    )
+    store.write(late)
+    before = everything(store)
+    store.write(early)
+    store.write([*late, *early])
+    assert everything(store) == before
+    store.write(batch([replace(call(1, "ended"), updated_at=NOON - 100)]))  # a clock was set back
+    assert ids(store, status="completed") == ["call_s1_1"]
+
+
+async def test_calls_of_a_fleets_writers_are_closed_by_who_knows_them(store: Store) -> None:
+    rows = batch([call(number, "", status="in_progress") for number in range(3)])
+    keys = [(row.session_id, row.key) for _, row in rows]
+    store.write(rows, dict(zip(keys, ["@one", "@two", "gone"], strict=True)))
+    assert store.recover() == 1
+    assert ids(store, status="open") == ["call_s1_1", "call_s1_0"]
+    assert store.recover({"@two", "@three"}) == 1
+    assert ids(store, status="open") == ["call_s1_1"]
+
+
 async def test_the_same_rows_again_change_nothing(store: Store) -> None:
     given = batch(
         [call(1, LARGE), call(2, "", status="in_progress"), message(3, "said"), message(4, LARGE)]
@@ -98,6 +125,27 @@ async def test_a_session_keeps_its_name_and_reports_when_it_was_last_used(store:
     assert store.session("none") is None
 
 
+async def test_what_is_known_of_a_session_is_not_forgotten(store: Store) -> None:
+    first = Origin(user="ada", agent="x", agent_version="1")
+    for cwd, info, origin in (
+        ("/code", {"command": "x"}, first),
+        ("", {"command": "python"}, Origin(user="ada")),
+        ("", {}, Origin()),
+    ):
+        rows = batch([call(1)])
+        session = rows[0][0]
+        session.cwd, session.info, session.origin = cwd, info, origin
+        store.write(rows)
+        found = store.session("s1")
+        assert found is not None
+        assert (found.cwd, found.info, found.origin) == ("/code", {"command": "x"}, first)
+    rows[0][0].info, rows[0][0].origin = {"command": "y"}, Origin(agent="x", agent_version="2")
+    store.write(rows)
+    found = store.session("s1")
+    assert found is not None
+    assert (found.info, found.origin) == ({"command": "y"}, rows[0][0].origin)
+
+
 async def test_calls_are_found_by_each_condition(store: Store) -> None:
     store.write(
         batch(
@@ -113,7 +161,7 @@ async def test_calls_are_found_by_each_condition(store: Store) -> None:
     s1, s2 = (lambda *numbers: [f"call_s1_{one}" for one in numbers]), ["call_s2_5"]
     assert ids(store) == [*s2, *s1(4, 3, 2, 1)]
     assert ids(store, session_id="s2") == s2
-    assert ids(store, tool="read") == s1(1)
+    assert ids(store, tool="read") == ids(store, tool="READ") == s1(1)
     assert ids(store, status="completed") == [*s2, *s1(1)]
     assert ids(store, status="failed") == ids(store, status="timeout") == s1(2)
     assert ids(store, status="cancelled") == s1(3)

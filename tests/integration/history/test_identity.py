@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import lzma
 import random
+import re
 import sqlite3
 from collections import deque
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from callsheet import Peer, ToolCallReport
 from callsheet.history import (
@@ -26,6 +28,8 @@ from callsheet.history import (
     sqlite,
     store_at,
 )
+from callsheet.history.filters import parse_filter
+from callsheet.history.rows import Origin
 from callsheet.report.content import TerminalContent
 from callsheet.report.terminal import CallRecord, TerminalRecord
 from callsheet.tap.context import Context, TapSettings
@@ -55,6 +59,7 @@ __all__ = ["database", "engine", "postgres", "store", "url"]
 OLD = TESTS / "data" / "history-0.1.0.sqlite.gz"
 BEFORE = TESTS / "data" / "history-3.sqlite.xz"
 BEFORE_REPLAYED = TESTS / "data" / "history-3.replay.jsonl.xz"
+BEFORE_TABLES = TESTS / "data" / "history-5.postgres.sql"
 OLD_TABLES = TESTS / "data" / "history-0.1.0.postgres.sql"
 IDS = ("call_0", "call_1", "0", "call_0~2", "a b", "ü")
 
@@ -130,17 +135,13 @@ async def test_messages_of_two_runs_are_two_when_they_are_replayed(url: str, ver
 
 async def test_a_call_is_one_row_however_often_it_is_written(store: Store) -> None:
     runs = [engines.call(0), engines.call(0), engines.call(0)]
-    items = [type(item)(*_values(item)[:-1], f"run{n}") for n, item in enumerate(runs)]
+    items = [replace(item, key=f"run{n}") for n, item in enumerate(runs)]
     made = engines.batch(items, store.codec)
     for _ in range(3):
         store.write(engines.batch(items, store.codec))
     store.write(made)  # with the ids that the agents told
     found = engines.ids(store)
     assert sorted(found) == ["call_s1_0", "call_s1_0~2", "call_s1_0~3"]
-
-
-def _values(item: Any) -> list[Any]:
-    return [getattr(item, name) for name in item.__struct_fields__]
 
 
 async def test_two_processes_at_once_share_no_row(url: str) -> None:
@@ -232,7 +233,7 @@ def test_a_call_is_shown_by_the_id_that_it_has_here(
     with store_in(tmp_path) as made:
         for number in range(2):
             item = call("call_0", title=f"Work {number}", position=number, at=NOW + number)
-            keep(made, type(item)(*_values(item)[:-1], f"run{number}"))
+            keep(made, replace(item, key=f"run{number}"))
     cli = cli_in_process(capsys, monkeypatch, f"sqlite:///{tmp_path}/history.sqlite")
     assert "Work 0" in cli("show", "call_0").out
     assert "Work 1" in cli("show", "call_0~2").out
@@ -356,9 +357,47 @@ async def test_a_server_of_0_1_0_is_brought_up_to_date_without_loss(
     assert postgres.do(
         "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'callsheet%'", database
     ) == [("callsheet",)]
-    parts = "SELECT count(*) FROM pg_class WHERE relnamespace = 'callsheet'::regnamespace AND relispartition"
-    assert postgres.do(parts, database)[0][0] == 0
+    parts = "SELECT relname FROM pg_class WHERE relnamespace = 'callsheet'::regnamespace AND relispartition"
+    tables = [name for (name,) in postgres.do(f"{parts} AND relkind = 'r'", database)]
+    assert all(re.fullmatch(r"calls_(w\d+|other)", name) for name in tables), tables
     there.close()
+
+
+async def test_a_server_of_the_version_before_is_brought_up_to_date_in_place(
+    postgres: Server, database: str, tmp_path: Path
+) -> None:
+    """Calls move into partitions, and what was known of their agent is said of each."""
+    import asyncpg
+
+    (tmp_path / "history.sqlite").write_bytes(lzma.decompress(BEFORE.read_bytes()))
+    name = postgres.url(database)
+    db = await asyncpg.connect(name)
+    await db.execute(BEFORE_TABLES.read_text())
+    with closing(sqlite3.connect(tmp_path / "history.sqlite")) as old:
+        for table in ("sessions", "messages", "calls"):
+            found = old.execute(f"SELECT * FROM {table}")
+            columns = ", ".join(one[0] for one in found.description)
+            rows = found.fetchall()
+            places = ", ".join(f"${n + 1}" for n in range(len(rows[0])))
+            sql = f"INSERT INTO callsheet.{table} ({columns}) VALUES ({places})"
+            await db.executemany(sql, rows)
+    agent = """UPDATE callsheet.sessions SET info = '{"agent": "Old One 1.2", "source": "tap"}'"""
+    await db.execute(f"{agent} WHERE session_id = 'sess_0000'")
+    await db.close()
+    with store_in(tmp_path) as file, closing(store_at(name)) as there:
+        there.open()
+        for session in sorted(one.session_id for one in file.sessions()):
+            assert list(replayed(there, session, Peer())) == list(replayed(file, session, Peer()))
+        assert len(there.heads(Query(search="connection refused", limit=500))) == 25
+        terms, _ = parse_filter('agent:"old one" source:tap', NOW)
+        found = there.window(Query(terms=terms), 0, 1000)
+        assert {head.session_id for head in found.heads} == {"sess_0000"}
+        session = there.session("sess_0000")
+        assert session is not None
+        assert session.origin == Origin(agent="Old One", agent_version="1.2", source="tap")
+        others = there.session("sess_0001")
+        assert others is not None
+        assert others.origin == Origin()
 
 
 async def copy_old(file: Path, db: Any) -> None:

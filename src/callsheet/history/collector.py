@@ -1,0 +1,500 @@
+"""A collector: it reads what a fleet's histories publish, and writes it into one store.
+
+Several collectors of one store share a consumer of the stream, and so the work. A message is acknowledged
+when its rows are committed, so each comes at least once; a row has a key, so it is in the table once. What
+can't be read or stored is put aside, in a stream of its own, and does not hold up the others; a later
+collector, perhaps of another version, tries it again. While the servers or the store are away, a collector
+waits for them, and holds no more than a batch.
+
+A publisher that died has left its calls open. They are closed when the stream of those who live has forgotten
+it, provided that this collector is up to date, and has seen long enough that others could tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from hashlib import blake2b
+from importlib import import_module
+from secrets import token_hex
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from callsheet.history import fleet
+from callsheet.history.rows import KEEP, Pruned, Retention, WaitingRow
+from callsheet.history.store import REMOTE, Store
+from callsheet.history.store_errors import (
+    BadUrl,
+    HistoryError,
+    NotKept,
+    StoreTooNew,
+    sentence,
+)
+from callsheet.history.url import canonical_url, is_server
+from callsheet.report.humanize import plural
+
+_T = TypeVar("_T")
+
+MESSAGES, BYTES = 500, 8 << 20
+"""What is asked for at once."""
+
+UNACKNOWLEDGED = 5000
+"""Messages that all collectors together may have in hand."""
+
+ACKNOWLEDGED_IN = 10.0
+"""Seconds after which a message is given to another collector, if the one that has it is not heard of."""
+
+LINGER, IDLE, EXPIRES = 0.02, 1.0, 5.0
+RETRY, RETRY_MOST = 0.5, 5.0
+UPKEEP, REPORT = 3600.0, 60.0
+
+SETTLED = 2 * fleet.BEAT
+"""Seconds that a connection has lasted, in which all that live have said so."""
+
+
+class CollectorHealth(Struct):
+    """What a collector has done. `waiting` is what the stream had more, when it was last asked."""
+
+    rows: int = 0
+    messages: int = 0
+    aside: int = 0
+    closed: int = 0
+    waiting: int = 0
+
+
+class _Taken(NamedTuple):
+    """A row, the writer of its call, and the subject that it came on."""
+
+    row: WaitingRow
+    writer: str
+    subject: str
+
+
+class Collector:
+    """Collects what is published into a store. `run` does it.
+
+    Args:
+        source: The URL of the fleet's servers; without a team, of all teams.
+        store: The store, not opened yet.
+        name: What collectors that share the work have in common. Default: the store.
+        keep: The limits of what is stored.
+        last: Collect only what was published in so many last seconds, and share it with nobody.
+        upkeep: Seconds after which what exceeds the limits is removed.
+        notify: Called with each message for users.
+        report: Called every minute with what was done.
+        settled: Seconds of a connection before calls are closed whose publishers are gone.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        store: Store,
+        *,
+        name: str = "",
+        keep: Retention = KEEP,
+        last: float | None = None,
+        upkeep: float = UPKEEP,
+        notify: Callable[[str], None],
+        report: Callable[[CollectorHealth], None] = lambda _: None,
+        settled: float = SETTLED,
+    ) -> None:
+        self.done: CollectorHealth = CollectorHealth()
+        self._connection: fleet.Connection = fleet.Connection(source, self._connected)
+        self._store: Store = store
+        team = self._connection.address.team
+        self._subject: str = f"callsheet.{fleet.token(team)}.>" if team else "callsheet.>"
+        own = token_hex(8) if last is not None else _shared_name(store.url, team)
+        self._name: str = f"collect-{fleet.token(name or own)}"
+        self._keep: Retention = keep
+        self._last: float | None = last
+        self._upkeep_every: float = upkeep
+        self._notify_users: Callable[[str], None] = notify
+        self._report: Callable[[CollectorHealth], None] = report
+        self._settled: float = settled
+        self._is_stopped: bool = False
+        self._woken: asyncio.Event = asyncio.Event()
+        self._thread: ThreadPoolExecutor = ThreadPoolExecutor(1, "callsheet-collector")
+        # What was delivered, and how much of what was asked for may still come.
+        self._inbox: str = ""
+        self._delivered: deque[Any] = deque()
+        self._in_hand: Sequence[Any] = ()
+        self._arrived: asyncio.Event = asyncio.Event()
+        self._left: int = 0
+        self._asked_at: float = 0.0
+        self._bytes: int | None = BYTES
+        self._is_ready: bool = False
+        self._troubles: dict[str, str] = {}
+        self._notified: set[str] = set()
+        self._pruning: Iterator[Pruned] | None = None
+        self._pruned_at: float = 0.0
+        self._looked_at: float = 0.0
+        self._tried: int = 0
+
+    def stop(self) -> None:
+        """End `run`, when what is in hand is committed and acknowledged. Call it on the event loop."""
+        self._is_stopped = True
+        self._woken.set()
+        self._arrived.set()
+
+    async def run(self) -> CollectorHealth:
+        """Collect until `stop`. Return what was done.
+
+        Raises:
+            BadUrl: The servers or the store can't be what was meant.
+            StoreTooNew: The store is of a later version.
+        """
+        others = [
+            asyncio.create_task(self._repeat(REPORT, self._report_now)),
+            asyncio.create_task(self._repeat(ACKNOWLEDGED_IN / 3, self._hold)),
+        ]
+        pause = RETRY
+        try:
+            while not self._is_stopped:
+                try:
+                    await self._prepare()
+                    await self._step()
+                except fleet.ServersUnavailable as exc:
+                    self._trouble("servers", str(exc))
+                    self._is_ready = False
+                    await self._sleep(pause)
+                    pause = min(2 * pause, RETRY_MOST)
+                else:
+                    pause = RETRY
+        finally:
+            for task in others:
+                task.cancel()
+            with suppress(Exception):
+                for message in self._delivered:
+                    await message.nak()
+                await self._count()
+            await self._connection.close()
+            await self._in_thread(self._store.close)
+            self._thread.shutdown()
+        return self.done
+
+    async def _step(self) -> None:
+        """Write what has come, or do what can be done meanwhile."""
+        messages = await self._fetch()
+        if messages:
+            await self._take(messages)
+        elif not self._is_stopped:
+            await self._tidy()
+
+    # The servers
+
+    async def _prepare(self) -> None:
+        """Connect, and make what is missing."""
+        if self._is_ready and self._connection.is_open:
+            return
+        if not self._connection.is_open:
+            self._inbox = ""
+            await self._connection.open()
+        else:
+            await self._connection.ensure_streams()
+        api = import_module("nats.js.api")
+        config: dict[str, Any] = {
+            "ack_policy": api.AckPolicy.EXPLICIT,
+            "ack_wait": ACKNOWLEDGED_IN,
+            "max_ack_pending": UNACKNOWLEDGED,
+            "filter_subject": self._subject,
+        }
+        if self._last is None:
+            config |= {"durable_name": self._name, "deliver_policy": api.DeliverPolicy.ALL}
+        else:
+            since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - self._last))
+            config |= {"name": self._name, "inactive_threshold": 10 * EXPIRES}
+            config |= {"deliver_policy": api.DeliverPolicy.BY_START_TIME, "opt_start_time": since}
+        adding = self._connection.js.add_consumer(fleet.ROWS, api.ConsumerConfig(**config))
+        await self._connection.ask(adding)
+        if not self._inbox:
+            self._inbox = self._connection.nc.new_inbox()
+            await self._connection.nc.subscribe(self._inbox, cb=self._deliver)
+        self._left = 0
+        self._is_ready = True
+        self._over("servers")
+
+    def _connected(self, problem: str | None) -> None:
+        """Note that the connection was lost, or is back."""
+        self._is_ready = False
+        if problem is not None:
+            self._trouble("servers", problem)
+        self._woken.set()
+        self._arrived.set()
+
+    async def _deliver(self, message: Any) -> None:
+        self._delivered.append(message)
+        self._arrived.set()
+
+    async def _fetch(self) -> list[Any]:
+        """Return the messages that have come; wait a little if there are none."""
+        is_late = time.monotonic() > self._asked_at + EXPIRES + IDLE
+        if self._left <= len(self._delivered) or is_late:
+            await self._request(0 if is_late else self._left)
+        if not self._delivered:
+            self._arrived.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(IDLE):
+                    await self._arrived.wait()
+        if len(self._delivered) < MESSAGES:
+            await asyncio.sleep(LINGER)  # there may be more
+        found = list[Any]()
+        while self._delivered and len(found) < MESSAGES:
+            message = self._delivered.popleft()
+            headers: dict[str, str] = message.headers or {}
+            if message.data or "Status" not in headers:
+                found.append(message)
+                self._left -= 1
+                self._bytes = BYTES
+            else:
+                self._status(headers["Status"], headers.get("Description", ""))
+        return found
+
+    async def _request(self, left: int) -> None:
+        """Ask for more, while so many may still come."""
+        limits = {"batch": MESSAGES, "max_bytes": self._bytes} if self._bytes else {"batch": 1}
+        body = msgspec.json.encode({**limits, "expires": int(EXPIRES * 1e9)})
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{fleet.ROWS}.{self._name}"
+        with suppress(Exception):  # it is asked for again
+            await self._connection.nc.publish(subject, body, reply=self._inbox)
+        self._left, self._asked_at = left + (MESSAGES if self._bytes else 1), time.monotonic()
+
+    def _status(self, status: str, text: str) -> None:
+        """Note why nothing more comes of what was asked for."""
+        self._left = 0
+        if "MaxBytes" in text:  # the next message alone is larger
+            self._bytes = None
+        elif status not in ("404", "408"):
+            self._is_ready = False  # the consumer was removed, or its leader is gone
+
+    # Writing
+
+    async def _take(self, messages: Sequence[Any]) -> None:
+        """Write messages into the store, and acknowledge them."""
+        self._in_hand = messages
+        taken: list[_Taken] = []
+        for message in sorted(messages, key=_sequence):
+            try:
+                batch = fleet.decode(message.data)
+                taken += [
+                    _Taken((batch.session, row), batch.writer, message.subject)
+                    for row in batch.rows
+                ]
+            except (ValueError, msgspec.MsgspecError) as exc:
+                await self._put_aside(message.subject, message.data, str(exc))
+                await message.term()
+        is_written = not taken or await self._write(taken)
+        with suppress(Exception):  # what is not acknowledged comes again, and changes nothing
+            for message in messages:
+                if not message.is_acked:
+                    await (message.ack() if is_written else message.nak())
+        self._in_hand = ()
+        self.done.messages += len(messages) if is_written else 0
+
+    async def _hold(self) -> None:
+        """Say that what is in hand is worked on, so that no other collector gets it meanwhile."""
+        with suppress(Exception):
+            for message in (*self._in_hand, *self._delivered):
+                if not message.is_acked and message.data:
+                    await message.in_progress()
+
+    async def _write(self, taken: list[_Taken]) -> bool:
+        """Write rows, as soon as the store takes them. Return whether it has."""
+        pause = RETRY
+        while True:
+            try:
+                await self._in_thread(lambda: self._write_now(taken))
+            except HistoryError as exc:
+                if isinstance(exc, (BadUrl, NotKept, StoreTooNew)):
+                    raise
+                if type(exc) is HistoryError:
+                    return await self._write_parts(taken, exc)
+                await self._in_thread(self._store.close)
+                self._trouble("store", str(exc))
+                if self._is_stopped:
+                    return False
+                await self._sleep(pause)
+                pause = min(2 * pause, RETRY_MOST)
+            else:
+                self._over("store")
+                self.done.rows += len(taken)
+                return True
+
+    async def _write_parts(self, taken: list[_Taken], exc: HistoryError) -> bool:
+        """Write rows of which one can't be stored: that one is put aside."""
+        half = len(taken) // 2
+        if half:
+            return await self._write(taken[:half]) and await self._write(taken[half:])
+        ((session, row), writer, subject) = taken[0]
+        body = fleet.encode(fleet.Envelope(fleet.VERSION, writer, session, [row]))
+        await self._put_aside(subject, body, str(exc))
+        return True
+
+    def _open_store(self) -> None:
+        if not self._store.is_open:
+            for news in self._store.open():
+                self._notify(news)
+
+    def _write_now(self, taken: Sequence[_Taken]) -> None:
+        self._open_store()
+        rows = [(one.row[1], one.writer) for one in taken]
+        writers = {(row.session_id, row.key): writer for row, writer in rows}
+        self._store.write([one.row for one in taken], writers)
+        with suppress(HistoryError):  # who is always busy must also remove
+            self._prune()
+
+    async def _put_aside(self, subject: str, body: bytes, why: str) -> None:
+        rest = subject.partition(".")[2]
+        reason = " ".join(why.split())[:500].encode("ascii", "replace").decode()
+        headers = {"Callsheet-Reason": reason}
+        await self._connection.publish([(fleet.ASIDE, rest, body)], **headers)
+        self.done.aside += 1
+        text = f"What came on {subject} can't be stored, and is put aside in {fleet.ASIDE}: {why}"
+        self._notify(sentence(text), once=f"aside {why[:60]}")
+
+    # When nothing comes
+
+    async def _tidy(self) -> None:
+        """Do a little of what can wait: try what was put aside, close calls, index, remove."""
+        try:
+            await self._in_thread(self._open_store)
+            now = time.monotonic()
+            if now >= self._looked_at + min(REPORT, self._settled):
+                self._looked_at = now
+                await self._try_aside()
+                await self._close_abandoned()
+            while not self._delivered and await self._in_thread(self._index_or_prune):
+                pass
+        except (BadUrl, NotKept, StoreTooNew, fleet.ServersUnavailable):
+            raise
+        except HistoryError as exc:
+            self._looked_at = 0.0
+            await self._in_thread(self._store.close)
+            self._trouble("store", str(exc))
+            await self._sleep(RETRY)
+        else:
+            self._over("store")
+
+    def _index_or_prune(self) -> bool:
+        """Index or remove some. Return whether there is more."""
+        return bool(self._store.index()) or self._prune()
+
+    def _prune(self) -> bool:
+        """Remove some of what exceeds the limits, if it is time. Return whether there is more."""
+        if self._pruning is None:
+            if self._pruned_at and time.monotonic() < self._pruned_at + self._upkeep_every:
+                return False
+            self._pruning = self._store.prune(self._keep)
+        if next(self._pruning, None) is not None:
+            return True
+        self._pruning, self._pruned_at = None, time.monotonic()
+        return False
+
+    async def _close_abandoned(self) -> None:
+        """Close the calls of publishers that are gone."""
+        since = self._connection.since
+        if not since or time.monotonic() < since + self._settled or await self._count():
+            return
+        asking = self._connection.js.stream_info(fleet.ALIVE, subjects_filter="callsheet_alive.>")
+        found = await self._connection.ask(asking)
+        alive = {REMOTE + name.rpartition(".")[2] for name in found.state.subjects or ()}
+        closed = await self._in_thread(lambda: self._store.recover(alive))
+        self.done.closed += closed
+        if closed:
+            calls = plural(closed, "call", "calls")
+            self._notify(f"{calls} of publishers that are gone closed as abandoned.")
+
+    async def _try_aside(self) -> None:
+        """Write what was put aside by others, or before, and can be written by now."""
+        connection, js = self._connection, self._connection.js
+        state = (await connection.ask(js.stream_info(fleet.ASIDE))).state
+        while state.messages and self._tried < state.last_seq and not self._is_stopped:
+            subject = self._subject.replace("callsheet.", "callsheet_aside.", 1)
+            errors = import_module("nats.js.errors")
+            try:
+                message = await js.get_msg(fleet.ASIDE, self._tried + 1, next=True, subject=subject)
+            except errors.NotFoundError:
+                self._tried = state.last_seq
+                return
+            self._tried = message.seq
+            with suppress(ValueError, msgspec.MsgspecError):
+                batch = fleet.decode(message.data)
+                rows = [_Taken((batch.session, row), batch.writer, "") for row in batch.rows]
+                try:
+                    await self._in_thread(lambda rows=rows: self._write_now(rows))
+                except HistoryError as exc:
+                    if type(exc) is not HistoryError:
+                        raise
+                    continue
+                with suppress(fleet.ServersUnavailable):  # or another collector was quicker
+                    await connection.ask(js.delete_msg(fleet.ASIDE, message.seq))
+                self.done.rows += len(rows)
+                self._notify(
+                    f"{plural(len(rows), 'entry', 'entries')} that had been put aside stored."
+                )
+
+    # How it goes
+
+    async def _count(self) -> int:
+        """Return how many messages wait, or are in hand."""
+        asking = self._connection.js.consumer_info(fleet.ROWS, self._name)
+        found = await self._connection.ask(asking)
+        self.done.waiting = (found.num_pending or 0) + (found.num_ack_pending or 0)
+        return self.done.waiting
+
+    async def _report_now(self) -> None:
+        with suppress(Exception):  # the servers may be away
+            await self._count()
+        self._report(self.done)
+
+    async def _repeat(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            await work()
+
+    def _trouble(self, what: str, why: str) -> None:
+        """Notify once of what is wrong."""
+        if what not in self._troubles:
+            self._notify(f"{sentence(why)} Waiting for it.")
+        self._troubles[what] = why
+
+    def _over(self, what: str) -> None:
+        if self._troubles.pop(what, None) is not None:
+            url = self._store.url if what == "store" else self._connection.url
+            self._notify(f"{url} is there again.")
+
+    def _notify(self, text: str, once: str | None = None) -> None:
+        if once is None or once not in self._notified:
+            if once is not None:
+                self._notified.add(once)
+            with suppress(Exception):
+                self._notify_users(text)
+
+    async def _sleep(self, seconds: float) -> None:
+        """Wait so many seconds, or until the servers are back, or it is stopped."""
+        self._woken.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0 if self._is_stopped else seconds):
+                await self._woken.wait()
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _sequence(message: Any) -> int:
+    """Return a message's place in the stream, which its subject of acknowledgement has."""
+    return message.metadata.sequence.stream
+
+
+def _shared_name(url: str, team: str) -> str:
+    """Return a name that the collectors of one store have, and no others."""
+    place = (
+        url.rpartition("@")[2] if is_server(url) else f"{socket.gethostname()} {canonical_url(url)}"
+    )
+    return blake2b(f"{place} {team}".encode(), digest_size=8).hexdigest()

@@ -1,0 +1,217 @@
+"""A history that is published to a fleet's servers, for a collector to write into a store.
+
+It takes the place of a `Store` for whoever writes: `History`, its thread, its batches and its spool are as
+ever. What is published is durable when the servers have acknowledged it. Nothing can be read from here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from secrets import token_hex
+from typing import Any, NoReturn, cast
+
+from msgspec.structs import replace
+
+from callsheet.history import fleet
+from callsheet.history.call_records import unreadable
+from callsheet.history.codec import Codec, as_json_bytes, blocks_as_json
+from callsheet.history.database import Database
+from callsheet.history.loop_thread import LoopThread
+from callsheet.history.origin import here
+from callsheet.history.rows import UNKNOWN, CallRow, Pruned, Retention, WaitingRow
+from callsheet.history.store import REMOTE, Store, Writers
+from callsheet.history.store_errors import HistoryError, StoreUnavailable
+from callsheet.history.url import without_password
+from callsheet.report.humanize import plural
+
+TOGETHER = 1 << 16
+"""Bytes of rows that go into one message, more or less. A larger row has one for itself."""
+
+ROW = 300
+"""Bytes that a row takes besides its payload, more or less."""
+
+
+class FleetStore(Store):
+    """A store that can only be written to. See `Store`."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(cast("Database", _NoDatabase(url)))
+        self._connection: fleet.Connection | None = None
+        self._url: str = url
+        self._loop: LoopThread = LoopThread()
+        # The keys of calls that are open, and when the servers were told that their writer is there.
+        self._open: set[str] = set()
+        self._beat_at: float = 0.0
+        self._beating: Any = None
+
+    def open(self, *, write: bool = True) -> list[str]:
+        """Connect. Return nothing, since nothing is repaired here."""
+        if not write:
+            self.ensure_connected()
+        self._writer = REMOTE + token_hex(8)
+        self._loop.submit(self._make_connection()).result()
+        self.is_open = True
+        return []
+
+    async def _make_connection(self) -> None:
+        if self._connection is None:
+            self._connection = fleet.Connection(self._url)
+        await self._connection.open()
+        if self._beating is None or self._beating.done():
+            self._beating = asyncio.create_task(self._beat())
+
+    def close(self) -> None:
+        """Close the connection. Calls that are open are closed by a collector, some minutes later."""
+        self.is_open = False
+        with suppress(Exception):
+            self._loop.submit(self._disconnect()).result(fleet.CONNECT)
+        self._loop.close(fleet.CONNECT)
+
+    async def _disconnect(self) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    def ensure_connected(self) -> NoReturn:
+        """Raise what is wrong: whatever is read begins with this."""
+        raise HistoryError(
+            f"{self.url} can't be read: calls only pass through it. Name the database that "
+            "`callsheet collect --to` writes, or watch them live: callsheet ui --history nats://…"
+        )
+
+    # Writing
+
+    def write(self, rows: Sequence[WaitingRow], writer: str | Writers | None = None) -> None:
+        """Publish rows. When this returns, the servers have stored all of them."""
+        connection = self._connection
+        if connection is None or not connection.is_open:
+            self.is_open = False
+            raise StoreUnavailable(f"{self.url} is away.")
+        name = self._writer if not isinstance(writer, str) else REMOTE + writer
+        large = [row for row in rows if _size(row) > connection.most]
+        if large and len(rows) > 1:  # whoever writes finds it, and writes the others
+            raise HistoryError(f"{plural(len(large), 'call')} too large for {self.url}.")
+        if large:
+            rows = [self._without_payload(large[0], connection.most)]
+        messages = list(self._messages(rows, name))
+        is_open = any(isinstance(row, CallRow) and row.is_open for _, row in rows)
+        if is_open and time.monotonic() > self._beat_at + fleet.BEAT:
+            messages.insert(0, self._alive())
+        self._loop.submit(connection.publish(messages)).result()
+        for _, row in rows:
+            if isinstance(row, CallRow):
+                (self._open.add if row.is_open else self._open.discard)(row.key)
+        if large:
+            much = (
+                f"{_size(large[0]):,} bytes, and the server takes {connection.most:,} (max_payload)"
+            )
+            raise HistoryError(f"it is too large for {self.url}: {much}; only its head is stored")
+
+    def _messages(
+        self, rows: Sequence[WaitingRow], writer: str
+    ) -> Iterator[tuple[str, str, bytes]]:
+        """Yield the messages for some rows: each has rows of one session, in their order."""
+        sessions: dict[str, list[WaitingRow]] = {}
+        for row in rows:
+            sessions.setdefault(row[0].session_id, []).append(row)
+        for session_id, some in sessions.items():
+            host = here(some[0][0].origin).host
+            subject = ".".join(map(fleet.token, (self._team, host, session_id)))
+            begin = size = 0
+            for end, row in enumerate(some, 1):
+                size += _size(row)
+                if size >= TOGETHER or end == len(some):
+                    part = [row for _, row in some[begin:end]]
+                    body = fleet.encode(
+                        fleet.Envelope(fleet.VERSION, writer, some[end - 1][0], part)
+                    )
+                    yield fleet.ROWS, subject, body
+                    begin, size = end, 0
+
+    @property
+    def _team(self) -> str:
+        assert self._connection is not None
+        return self._connection.address.team
+
+    def _without_payload(self, row: WaitingRow, most: int) -> WaitingRow:
+        """Return a row that is small enough, with a note in the place of what it had."""
+        session, one = row
+        why = f"it took {_size(row):,} bytes, more than a fleet's servers take ({most:,})"
+        if isinstance(one, CallRow):
+            note = as_json_bytes(unreadable(one, why))
+            one = replace(one, input=None, output=None)
+        else:
+            note = blocks_as_json(
+                [{"type": "text", "text": f"(The history has lost this: {why}.)"}]
+            )
+        (payload,) = self.codec.compress([note])
+        return session, replace(one, payload=payload, size=len(note))
+
+    # Whether it is there
+
+    def _alive(self) -> tuple[str, str, bytes]:
+        self._beat_at = time.monotonic()
+        subject = f"{fleet.token(self._team)}.{self._writer.removeprefix(REMOTE)}"
+        # Twice the same would be taken for the same message.
+        return fleet.ALIVE, subject, f"{here(UNKNOWN).host} {self._beat_at}".encode()
+
+    async def _beat(self) -> None:
+        """Say that we are there, while calls are open."""
+        while True:
+            await asyncio.sleep(fleet.BEAT)
+            connection = self._connection
+            if self._open and connection is not None and connection.is_open:
+                with suppress(Exception):
+                    stream, rest, body = self._alive()
+                    await connection.nc.publish(f"{stream.lower()}.{rest}", body)
+
+    # What others do with a store
+
+    def recover(self, publishers: Collection[str] | None = None) -> int:  # noqa: ARG002
+        """Close nothing: that is a collector's work."""
+        return 0
+
+    def index(self, limit: int = 200) -> int:  # noqa: ARG002
+        """Index nothing."""
+        return 0
+
+    def prune(
+        self,
+        keep: Retention,  # noqa: ARG002
+        *,
+        now: float | None = None,  # noqa: ARG002
+        most: int = 500,  # noqa: ARG002
+    ) -> Iterator[Pruned]:
+        """Remove nothing: the streams and the collectors' store have limits of their own."""
+        return iter(())
+
+
+class _NoDatabase:
+    """What stands where a store has its database."""
+
+    is_open: bool = False
+
+    def __init__(self, url: str) -> None:
+        self.url: str = without_password(url)
+        self.codec: Codec = Codec()
+
+    def error(self, exc: Exception) -> Exception:
+        """Return an error as it is."""
+        return exc
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def release_lock(self) -> None:
+        """Do nothing: nothing is locked."""
+
+
+def _size(row: WaitingRow) -> int:
+    session, one = row
+    texts = session.cwd, session.title, *((one.name, one.title) if isinstance(one, CallRow) else ())
+    return one.room + ROW + 4 * sum(map(len, texts))
