@@ -1,0 +1,313 @@
+"""Spans and figures of turns and calls, by OpenTelemetry's GenAI semantic conventions.
+
+What the conventions have no name for is under `callsheet.`. Arguments, results, and the titles made from them
+are content, which is only sent where `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` asks for it. It is
+redacted already, as all that a report holds.
+
+A call's span is made when the call has ended, so its parent's may not exist yet. That does no harm: its id is
+known (`trace_ids`). A tracer asks an `IdGenerator` for ids; ours answers what it was told just before.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+from opentelemetry import trace
+from opentelemetry.baggage.propagation import W3CBaggagePropagator
+from opentelemetry.context import Context
+from opentelemetry.metrics import MeterProvider, NoOpMeterProvider
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, Status, StatusCode
+from opentelemetry.trace import TraceFlags as Flags
+from opentelemetry.trace.span import TraceState
+
+from callsheet.limits.text import bound_text
+from callsheet.report.content import DiffContent, TextContent
+from callsheet.report.json import JsonValue, is_list, is_object
+from callsheet.report.report import ToolCallReport
+from callsheet.report.status import ToolCallStatus
+from callsheet.report.terminal import CallRecord
+from callsheet.report.usage import TokenUsage
+from callsheet.telemetry.otel import TurnScope
+from callsheet.telemetry.trace_ids import TraceContext, call_span_id
+
+CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_CAPTURES = ("true", "1", "span_only", "span_and_event")
+
+LONGEST = 1 << 14
+"""Bytes of arguments, and of a result, that are sent at most: what waits to be sent is in memory."""
+
+MOST_NAMES = 200
+"""Names of tools that have figures of their own. An agent may make up any number of them."""
+
+# As the conventions want them for the durations of tools, in seconds.
+_BUCKETS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
+
+_TOKENS = {
+    "cached_read_tokens": "gen_ai.usage.cache_read.input_tokens",
+    "cached_write_tokens": "gen_ai.usage.cache_creation.input_tokens",
+    "thought_tokens": "gen_ai.usage.reasoning.output_tokens",
+    "total_tokens": "callsheet.usage.total_tokens",
+    "model": "gen_ai.response.model",
+    "cost": "callsheet.cost",
+    "currency": "callsheet.cost.currency",
+    "cost_source": "callsheet.cost.source",
+    "context_used": "callsheet.context.used",
+    "context_size": "callsheet.context.size",
+}
+
+Attributes = dict[str, Any]
+
+
+class GivenIds(IdGenerator):
+    """Ids that are set before a span is started."""
+
+    trace_id: int = 1
+    span_id: int = 1
+
+    def generate_trace_id(self) -> int:
+        """Return the id of the trace that is begun."""
+        return self.trace_id
+
+    def generate_span_id(self) -> int:
+        """Return the id of the span that is begun."""
+        return self.span_id
+
+
+class SpanMaker:
+    """Makes spans of turns and calls, and counts them. It belongs to one thread.
+
+    Args:
+        tracer_provider: The provider whose processors get the spans.
+        meter_provider: Where the figures go, if anywhere.
+    """
+
+    def __init__(
+        self, tracer_provider: TracerProvider, meter_provider: MeterProvider | None = None
+    ) -> None:
+        self.captures: bool = os.environ.get(CAPTURE, "").strip().lower() in _CAPTURES
+        self._tracer: Any = tracer_provider.get_tracer("callsheet", version("callsheet"))
+        self._ids: GivenIds = GivenIds()
+        self._tracer.id_generator = self._ids
+        meter = (meter_provider or NoOpMeterProvider()).get_meter("callsheet", version("callsheet"))
+        self._names: set[str] = set()
+        self._duration = meter.create_histogram(
+            "gen_ai.execute_tool.duration",
+            "s",
+            "How long tools ran.",
+            explicit_bucket_boundaries_advisory=_BUCKETS,
+        )
+        self._calls = meter.create_counter("callsheet.calls", "{call}", "Calls that have ended.")
+        self._failures = meter.create_counter("callsheet.failures", "{call}", "Calls that failed.")
+        self._redactions = meter.create_counter(
+            "callsheet.redactions", "{secret}", "Secrets that were redacted in reports."
+        )
+
+    # Turns
+
+    def begin(self, scope: TurnScope) -> None:
+        """Start the span of a turn, so that it is decided whether it is sampled."""
+        context, parent = scope.context, scope.parent
+        self._ids.trace_id, self._ids.span_id = context.trace_id, context.span_id
+        scope.span = self._tracer.start_span(
+            f"invoke_agent {scope.agent}".strip(),
+            Context() if parent is None else _context(parent),
+            SpanKind.INTERNAL,
+            _known(
+                {
+                    "gen_ai.operation.name": "invoke_agent",
+                    "gen_ai.conversation.id": scope.session_id,
+                    "gen_ai.agent.name": scope.agent,
+                    "gen_ai.agent.version": scope.version,
+                    "callsheet.turn": scope.key,
+                }
+            ),
+            start_time=scope.began,
+        )
+
+    def end(self, scope: TurnScope) -> None:
+        """End the span of a turn."""
+        span: Span = scope.span
+        agent = {"gen_ai.agent.name": scope.agent, "gen_ai.agent.version": scope.version}
+        span.update_name(f"invoke_agent {scope.agent}".strip())  # it may be known only now
+        span.set_attributes(_known(agent))
+        if scope.stop_reason:
+            span.set_attribute("callsheet.stop_reason", scope.stop_reason)
+        if scope.stop_reason == "error":
+            span.set_attribute("error.type", "error")
+            span.set_status(Status(StatusCode.ERROR))
+        if scope.usage is not None:
+            span.set_attributes(_usage(scope.usage))
+        span.end(max(scope.ended, scope.began))
+
+    # Calls
+
+    def call(
+        self, record: CallRecord, scope: TurnScope, seen: int, parent_turn: str | None = None
+    ) -> None:
+        """Make the span of a call that has ended.
+
+        Args:
+            record: The call.
+            scope: The turn that it belongs to.
+            seen: When it ended, in nanoseconds, if it does not say so itself.
+            parent_turn: The key of its parent's turn. Default: its own.
+        """
+        report, turn = record.report, scope.context
+        own: SpanContext = scope.span.get_span_context()
+        parent = TraceContext(turn.trace_id, turn.span_id, int(own.trace_flags), turn.state)
+        if report.parent_id is not None:
+            key = scope.key if parent_turn is None else parent_turn
+            above = call_span_id(scope.session_id, key, report.parent_id)
+            parent = TraceContext(turn.trace_id, above, int(own.trace_flags), turn.state)
+        began, ended = _times(report, seen)
+        attributes = self._attributes(record, scope)
+        self._ids.span_id = call_span_id(scope.session_id, scope.key, report.tool_call_id)
+        self._count(report, (ended - began) / 1e9)
+        span: Span = self._tracer.start_span(
+            f"execute_tool {report.name or 'unknown'}",
+            _context(parent, turn.baggage),
+            SpanKind.INTERNAL,
+            attributes,
+            start_time=began,
+        )
+        if report.status is ToolCallStatus.FAILED:
+            span.set_status(Status(StatusCode.ERROR, attributes["error.type"]))
+        span.end(ended)
+
+    def _attributes(self, record: CallRecord, scope: TurnScope) -> Attributes:
+        report, notes = record.report, record.report.notes
+        decision, repaired = notes.get("permission"), notes.get("repaired")
+        used = notes.get("usage")
+        made: Attributes = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": report.name or "unknown",
+            "gen_ai.tool.call.id": report.tool_call_id,
+            "gen_ai.tool.type": "function",
+            "gen_ai.conversation.id": scope.session_id,
+            "gen_ai.agent.name": scope.agent,
+            "callsheet.kind": str(report.kind),
+            "callsheet.status": str(report.status),
+            "callsheet.parent.id": report.parent_id,
+            "callsheet.batch.id": notes.get("batchId"),
+            "callsheet.alias": report.alias,
+            "callsheet.redactions": notes.get("redactions"),
+        }
+        if is_object(decision):
+            made["callsheet.permission.outcome"] = decision.get("outcome")
+            made["callsheet.permission.by"] = decision.get("by")
+            made["callsheet.permission.waited_ms"] = decision.get("waitedMs")
+        if is_list(repaired):
+            made["callsheet.repaired"] = [str(one) for one in repaired]
+        if is_object(used):
+            made["callsheet.cpu_ms"] = used.get("cpuMs")
+        if report.status is ToolCallStatus.FAILED:
+            made["error.type"] = _error_type(report)
+        if self.captures:
+            made["callsheet.title"] = report.title
+            made["gen_ai.tool.call.arguments"] = _json_text(report.raw_input)
+            made["gen_ai.tool.call.result"] = _result(record)
+        return _known(made)
+
+    def _count(self, report: ToolCallReport, seconds: float) -> None:
+        name = report.name or "unknown"
+        if name not in self._names and len(self._names) >= MOST_NAMES:
+            name = "_OTHER"
+        self._names.add(name)
+        tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
+        self._calls.add(1, {**tool, "callsheet.status": str(report.status)})
+        if report.status is ToolCallStatus.FAILED:
+            tool["error.type"] = _error_type(report)
+            self._failures.add(1, tool)
+        if "startedAt" in report.notes:
+            self._duration.record(seconds, tool)
+        hidden = report.notes.get("redactions")
+        if isinstance(hidden, int) and hidden > 0:
+            self._redactions.add(hidden, {"gen_ai.tool.name": name})
+
+
+def _usage(usage: TokenUsage) -> Attributes:
+    used: Attributes = {named: getattr(usage, name) for name, named in _TOKENS.items()}
+    # Each kind of tokens is counted apart in ACP; the conventions' two counts have all kinds in them.
+    inputs = usage.input_tokens, usage.cached_read_tokens, usage.cached_write_tokens
+    outputs = usage.output_tokens, usage.thought_tokens
+    for name, counts in (("input", inputs), ("output", outputs)):
+        if counts[0] is not None:
+            used[f"gen_ai.usage.{name}_tokens"] = sum(filter(None, counts))
+    return _known(used)
+
+
+def _context(parent: TraceContext, baggage: str = "") -> Context:
+    """Return the context of a span's children."""
+    state = TraceState.from_header([parent.state] if parent.state else [])
+    flags = Flags(parent.flags)
+    span = NonRecordingSpan(SpanContext(parent.trace_id, parent.span_id, True, flags, state))
+    context = trace.set_span_in_context(span, Context())
+    baggage = baggage or parent.baggage
+    return W3CBaggagePropagator().extract({"baggage": baggage}, context) if baggage else context
+
+
+def _times(report: ToolCallReport, seen: int) -> tuple[int, int]:
+    """Return when a call began and ended, in nanoseconds. `seen` is when it was seen to end."""
+    notes = report.notes
+    began, ended = (_nanoseconds(notes.get(name)) for name in ("startedAt", "endedAt"))
+    duration = notes.get("durationMs")
+    if began is not None and isinstance(duration, (int, float)):
+        ended = began + round(duration * 1e6)  # finer than the milliseconds of the other two
+    ended = seen if ended is None else ended
+    began = ended if began is None else began
+    return began, max(began, ended)
+
+
+def _nanoseconds(time: JsonValue) -> int | None:
+    try:
+        return round(datetime.fromisoformat(str(time)).timestamp() * 1000) * 1_000_000
+    except (ValueError, OverflowError):
+        return None
+
+
+def _error_type(report: ToolCallReport) -> str:
+    return str(report.reason or "_OTHER")
+
+
+def _known(attributes: Attributes) -> Attributes:
+    """Return the attributes that have a value, and one that a span takes."""
+    return {
+        name: value
+        for name, value in attributes.items()
+        if (isinstance(value, (str, list)) and value) or isinstance(value, (int, float))
+    }
+
+
+# Content
+
+
+def _json_text(value: JsonValue) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return str(bound_text(text, LONGEST).value)
+
+
+def _result(record: CallRecord) -> str:
+    """Return what a tool has returned: the raw output with what its terminals show, else what is shown."""
+    report = record.report
+    outputs = [one.tail[-LONGEST:].decode("utf-8", "replace") for one in record.terminals]
+    output, raw = "\n".join(filter(None, outputs)), report.raw_output
+    if raw is None:
+        shown = [item.text for item in report.content if type(item) is TextContent]
+        shown += [
+            f"{change.operation} {change.path}"
+            for item in report.content
+            if type(item) is DiffContent
+            for change in item.changes
+        ]
+        return _json_text("\n".join(filter(None, (*shown, output))))
+    if output and is_object(raw) and "output" not in raw:
+        raw = {**raw, "output": output}
+    return _json_text(raw)
