@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import Any
+
+import pytest
+
+from callsheet import Session
+from tests.adapters import kit
+from tests.adapters.kit import DOT, LOOK, PLAIN, AdapterSuite, Step, looked, read_note, remove_note
+
+pytest.importorskip("langchain", reason="langchain is not installed; make adapters")
+
+from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain_core.callbacks import adispatch_custom_event
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.tools import StructuredTool, ToolException, tool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from callsheet.adapters.langchain import report_calls
+
+_keys = count()
+USAGE: Any = {"input_tokens": 90, "output_tokens": 10, "total_tokens": 100}
+
+
+class ScriptedModel(BaseChatModel):
+    """A model that plays the steps, whole or streamed."""
+
+    steps: list[Any]
+    thread: str = ""
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self
+
+    def _generate(
+        self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
+        step = self.steps[sum(one.type == "ai" for one in messages) % len(self.steps)]
+        if isinstance(step, str):
+            said = AIMessage(looked(messages) if step == LOOK else step, usage_metadata=USAGE)
+            return ChatResult(generations=[ChatGeneration(message=said)])
+        calls = [{"name": name, "args": args, "id": f"call_{next(_keys)}"} for name, args in step]
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("", tool_calls=calls))])
+
+    def _stream(
+        self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> Iterator[Any]:
+        message: Any = self._generate(messages).generations[0].message
+        for index, call in enumerate(message.tool_calls):
+            text = json.dumps(call["args"])
+            first = {"name": call["name"], "id": call["id"], "args": text[:4], "index": index}
+            for part in [
+                first,
+                *[{"name": None, "id": None, "args": one, "index": index} for one in text[4:]],
+            ]:
+                yield ChatGenerationChunk(message=AIMessageChunk("", tool_call_chunks=[part]))
+        for word in message.content.split():
+            yield ChatGenerationChunk(message=AIMessageChunk(word + " "))
+        yield ChatGenerationChunk(message=AIMessageChunk("", usage_metadata=message.usage_metadata))
+
+
+@tool
+async def doze(path: str) -> str:
+    """Take longer than its timeout."""
+    async with asyncio.timeout(0.05):
+        return await kit.doze(path)
+
+
+@tool
+def picture(path: str) -> Any:
+    """Draw a picture."""
+    return [{"type": "image", "base64": DOT, "mime_type": "image/png"}]
+
+
+@tool
+async def delegate(path: str) -> str:
+    """Let another agent read it."""
+    inner = create_agent(
+        ScriptedModel(steps=[[("read_note", {"path": path})], "read"]), [read_note]
+    )
+    return (await inner.ainvoke({"messages": [("user", "read it")]}))["messages"][-1].content
+
+
+@tool
+async def count(path: str) -> str:
+    """Count, and say how far it is."""
+    await adispatch_custom_event("counting", "begun")
+    await adispatch_custom_event("counting", {"progress": 2, "total": 2, "message": "almost"})
+    return "counted"
+
+
+def stubborn(path: str) -> str:
+    """Fail, with an error that LangChain makes a message of."""
+    raise ToolException(f"not {path}")
+
+
+def make_agent(steps: Sequence[Step]) -> Any:
+    handled = StructuredTool.from_function(stubborn, handle_tool_error=True)
+    tools = [
+        *[
+            one
+            if one.__name__ not in ("hang", "meet")
+            else StructuredTool.from_function(coroutine=one)
+            for one in PLAIN
+        ]
+    ]
+    return create_agent(
+        ScriptedModel(steps=list(steps)),
+        [*tools, remove_note, doze, picture, delegate, count, handled],
+        middleware=[HumanInTheLoopMiddleware(interrupt_on={"remove_note": True})],
+        checkpointer=InMemorySaver(),
+        name="notes",
+    )
+
+
+class TestLangChain(AdapterSuite):
+    async def run(self, session: Session, steps: Sequence[Step], *, stream: bool) -> Any:
+        agent, reports = make_agent(steps), report_calls(session)
+        config: Any = {"callbacks": [reports], "configurable": {"thread_id": "1"}}
+        given: Any = {"messages": [("user", "go")]}
+        if stream:
+            async for _ in agent.astream(given, config, stream_mode="messages"):
+                pass
+            return "done"
+        result = await agent.ainvoke(given, config)
+        while command := await reports.decided(result):
+            result = await agent.ainvoke(command, config)
+        return result["messages"][-1].content
+
+    async def test_what_a_tool_dispatches_is_its_progress(self) -> None:
+        async with self.stage([("count", {"path": "a"})], "done") as stage:
+            progress = stage.call("count").notes["progress"]
+            assert progress == {"done": 2, "total": 2, "message": "almost"}
+
+    async def test_an_error_that_is_made_a_message_is_a_failure(self) -> None:
+        async with self.stage([("stubborn", {"path": "a"})], "done") as stage:
+            assert (stage.call("stubborn").status, stage.result) == ("failed", "done")
+
+    async def test_a_streamed_call_of_an_unknown_tool_ends(self) -> None:
+        async with self.stage(
+            [("nothing", {"a": "some", "b": "more"})], "done", stream=True
+        ) as stage:
+            assert stage.call("nothing").status == "failed"
+
+    async def test_a_run_that_is_not_async_is_reported(self) -> None:
+        stage = kit.Stage()
+        async with stage.session as session:
+            agent = make_agent([[("read_note", {"path": "a"})], "done"])
+            config: Any = {"callbacks": [report_calls(session)], "configurable": {"thread_id": "1"}}
+            await asyncio.to_thread(agent.invoke, {"messages": [("user", "go")]}, config)
+        stage.check()
+        assert stage.call("read_note").status == "completed"

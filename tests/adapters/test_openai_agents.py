@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+
+from callsheet import Session
+from tests.adapters.kit import (
+    DOT,
+    LOOK,
+    PLAIN,
+    AdapterSuite,
+    Stage,
+    Step,
+    doze,
+    looked,
+    read_note,
+    remove_note,
+)
+
+pytest.importorskip("agents", reason="openai-agents is not installed; make adapters")
+
+from agents import (
+    Agent,
+    FunctionTool,
+    Runner,
+    ToolOutputImage,
+    Usage,
+    function_tool,
+    set_tracing_disabled,
+)
+from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
+
+from callsheet.adapters.openai_agents import report_calls
+
+set_tracing_disabled(True)
+_keys = count()
+
+
+def scripted(steps: Sequence[Step]) -> ScriptedModel:
+    """Return a model that plays the steps."""
+    return ScriptedModel([scripted_step(step) for step in (*steps, *steps)])
+
+
+def scripted_step(step: Step) -> Any:
+    if step == LOOK:
+        return ModelStep.respond(lambda call: [assistant_message(looked(call.input))])
+    if isinstance(step, str):
+        return ModelStep([assistant_message(step)], Usage(total_tokens=100))
+    return [function_call(name, args, call_id=f"call_{next(_keys)}") for name, args in step]
+
+
+def picture(path: str) -> ToolOutputImage:
+    """Draw a picture."""
+    return ToolOutputImage(image_url=f"data:image/png;base64,{DOT}")
+
+
+def make_agent(steps: Sequence[Step]) -> Any:
+    tools = [
+        *[function_tool(one) for one in (*PLAIN, picture)],
+        function_tool(doze, timeout=0.05),
+        function_tool(remove_note, needs_approval=True),
+    ]
+    return Agent(name="notes", model=scripted(steps), tools=tools)
+
+
+class TestOpenAiAgents(AdapterSuite):
+    delegated: ClassVar[dict[str, Any]] = {"input": "b.txt"}
+
+    async def run(self, session: Session, steps: Sequence[Step], *, stream: bool) -> Any:
+        agent, hooks = make_agent(steps), report_calls(session)
+        inner = scripted([[("read_note", {"path": "b.txt"})], "read"])
+        reader = Agent(name="reader", model=inner, tools=[function_tool(read_note)])
+        agent.tools.append(reader.as_tool("delegate", "Read a note.", hooks=hooks))
+        if stream:
+            streamed = Runner.run_streamed(agent, "go", hooks=hooks)
+            async for event in streamed.stream_events():
+                hooks.event(event)
+            return streamed.final_output
+        result = await Runner.run(agent, "go", hooks=hooks)
+        while result.interruptions:
+            result = await Runner.run(agent, await hooks.decided(result), hooks=hooks)
+        return result.final_output
+
+    async def test_a_failure_of_a_tool_without_the_sdks_invoker_is_reported(self) -> None:
+        async def invoke(context: Any, arguments: str) -> str:
+            raise ValueError("broken")
+
+        class Suite(TestOpenAiAgents):
+            async def run(self, session: Session, steps: Sequence[Step], *, stream: bool) -> Any:
+                bare = FunctionTool(
+                    "bare",
+                    "Break.",
+                    {"type": "object", "properties": {}},
+                    invoke,
+                    strict_json_schema=False,
+                )
+                agent = Agent(name="notes", model=scripted(steps), tools=[bare])
+                return await Runner.run(agent, "go", hooks=report_calls(session))
+
+        async with Suite().stage([("bare", {})], "done") as stage:
+            assert stage.call("bare").status == "failed"
+
+    async def test_objects_that_a_newer_version_may_bring_break_no_run(self) -> None:
+        class Context:
+            tool_call_id = "call_1"
+
+        async with Stage().session as session:
+            hooks: Any = report_calls(session)
+            await hooks.on_tool_start(Context(), None, object())
+            await hooks.on_tool_end(Context(), None, object(), "done")
+            hooks.event(SimpleNamespace(item=SimpleNamespace(type="tool_call_output_item")))
+            assert session.health.degraded == 2
