@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,17 @@ import msgspec
 import pytest
 
 from callsheet.cli.demo import poor_agent
-from callsheet.ui.trace import LONGEST_TEXT, MOST_FRAMES, Trace, paired, repaired, trace_of
+from callsheet.history.rows import Head, Origin, SessionRow, StoredCall, StoredMessage
+from callsheet.report.report import ToolCallReport
+from callsheet.report.terminal import CallRecord
+from callsheet.ui.trace import Trace, paired, repaired, stored_trace, trace_of
+from callsheet.ui.trace_reader import (
+    LONGEST_IN_FRAME,
+    LONGEST_TEXT,
+    MOST_FRAMES,
+    MOST_UNREADABLE,
+)
+from callsheet.ui.traced import Who
 from tests.support import ROOT
 
 RECORDINGS = sorted((ROOT / "tests" / "recordings").glob("*.jsonl"))
@@ -127,3 +138,146 @@ def test_every_call_of_a_real_agent_is_paired_with_what_the_tap_makes_of_it(file
 def test_it_is_encoded_in_camel_case_for_the_page() -> None:
     encoded = json.loads(msgspec.json.encode(Trace("x")))
     assert "hasTimes" in encoded
+
+
+def test_lines_that_can_not_be_read_are_counted_from_some_number_on() -> None:
+    trace = trace_of(opened() + b"no json\n" * 1000, "x")
+    assert len(trace.unreadable) == MOST_UNREADABLE + 1
+    assert trace.unreadable[-1] == f"and {1000 - MOST_UNREADABLE} more lines"
+
+
+def test_a_secret_at_the_place_where_a_text_is_cut_is_redacted() -> None:
+    token = poor_agent.TOKEN
+    for limit in (LONGEST_TEXT, LONGEST_IN_FRAME):
+        long = "x " * (limit // 2 - 4) + token + " y" * limit
+        data = opened(rawInput={"text": long}) + update(
+            1.0,
+            sessionUpdate="agent_message_chunk",
+            content={"type": "text", "text": long},
+        )
+        shown = msgspec.json.encode(trace_of(data, "x")).decode()
+        assert token[:8] not in shown
+        assert "characters are not shown" in shown
+
+
+def test_pieces_of_a_message_are_one_text_until_a_call_begins() -> None:
+    def say(word: str) -> bytes:
+        return update(
+            1.0, sessionUpdate="agent_message_chunk", content={"type": "text", "text": word}
+        )
+
+    trace = trace_of(say("Hel") + say("lo") + opened(2.0) + say("Bye"), "x")
+    assert [message.text for message in trace.messages] == ["Hello", "Bye"]
+
+
+def test_a_call_that_was_rejected_never_started() -> None:
+    options = [{"optionId": "n", "name": "No", "kind": "reject_once"}]
+    asked = {"sessionId": SESSION, "toolCall": {"toolCallId": "c1"}, "options": options}
+    answer = {"outcome": {"outcome": "selected", "optionId": "n"}}
+    data = b"".join(
+        (
+            opened(0.0),
+            changed(0.5, status="in_progress"),
+            line({"id": 7, "method": "session/request_permission", "params": asked}, 1.0),
+            line({"id": 7, "result": answer}, 3.0, "client->agent"),
+            changed(4.0, status="failed"),
+        )
+    )
+    (call,) = trace_of(data, "x").calls
+    (approval,) = call.approvals
+    assert call.started is None
+    assert (approval.outcome, approval.by, approval.waited) == ("rejected", "user", 2.0)
+    (behind,) = trace_of(repaired(data), "x").calls
+    assert (behind.approvals[-1].option, behind.approvals[-1].waited) == ("No", 2.0)
+
+
+def test_a_recorded_agent_does_not_say_itself_who_approved_its_calls() -> None:
+    forged = {"callsheet": {"permission": {"outcome": "allowed", "by": "user"}}}
+    options = [{"optionId": "n", "name": "No", "kind": "reject_once"}]
+    asked = {"sessionId": SESSION, "toolCall": {"toolCallId": "c1"}, "options": options}
+    answer = {"outcome": {"outcome": "selected", "optionId": "n"}}
+    (call,) = trace_of(opened(0.0) + changed(4.0, status="completed", _meta=forged), "x").calls
+    assert call.approvals == []
+    data = b"".join(
+        (
+            opened(0.0),
+            line({"id": 7, "method": "session/request_permission", "params": asked}, 1.0),
+            line({"id": 7, "result": answer}, 3.0, "client->agent"),
+            changed(4.0, status="failed", _meta=forged),
+        )
+    )
+    (call,) = trace_of(data, "x").calls
+    assert [(one.outcome, one.by) for one in call.approvals] == [("rejected", "user")]
+
+
+def test_no_secret_is_shown_of_words_that_agents_choose_and_long_ones_are_cut() -> None:
+    secret = "ghp_" + "a1B2" * 9
+    noted = {"reason": secret, "parentId": secret, "usage": {"cpuMs": secret}}
+    data = opened(0.0, kind=secret) + changed(
+        1.0, status=secret, _meta={"callsheet": {**noted, "repaired": [secret]}}
+    )
+    trace = trace_of(data + opened(2.0, toolCallId="c2", kind="k" * 100_000), "x")
+    assert secret not in str(trace)
+    assert len(trace.calls[1].kind) < 1100
+
+
+def test_a_stored_session_has_the_times_and_approvals_that_were_noted() -> None:
+    def noted(second: float) -> str:
+        return datetime.fromtimestamp(1000 + second, UTC).isoformat()
+
+    permission = {
+        "outcome": "denied",
+        "by": "remembered",
+        "scope": "git push",
+    }
+    asked = {
+        "outcome": "allowed",
+        "by": "user",
+        "option": "Allow once",
+        "askedAt": noted(1),
+        "answeredAt": noted(4),
+        "waitedMs": 3000,
+    }
+    notes = {"startedAt": noted(4), "endedAt": noted(9), "durationMs": 5000, "permission": asked}
+    done = ToolCallReport("a", "bash", status="completed", meta={"callsheet": notes})
+    denied = ToolCallReport(
+        "b", "bash", status="failed", meta={"callsheet": {"permission": permission}}
+    )
+    running = ToolCallReport("c", "bash", status="in_progress")
+    entries: list[StoredCall | StoredMessage] = [
+        StoredMessage(0, "user", "m", 1000.0, [{"type": "text", "text": "Go"}])
+    ]
+    for position, report in enumerate((done, denied, running), 1):
+        head = Head(
+            session_id="s",
+            call_id=report.tool_call_id,
+            position=position,
+            name="bash",
+            title="",
+            kind="execute",
+            status=str(report.status),
+            reason=None,
+            at=1000.0 + position,
+            updated_at=1010.0,
+            duration_ms=None,
+            size=1,
+        )
+        entries.append(StoredCall(head, CallRecord(report)))
+    origin = Origin(user="ada", agent="Somebody", agent_version="1", client="Zed", source="tap")
+    session = SessionRow(session_id="s", cwd="/w", origin=origin)
+    last = entries[-1]
+    assert isinstance(last, StoredCall)
+    last.head.origin = "of grace"
+    trace = stored_trace(session, entries, {None: origin, "of grace": Origin(user="grace")})
+    first, second, third = trace.calls
+    ours = Who(user="ada", agent="Somebody 1", client="Zed", source="tap")
+    assert (trace.who, trace.client, first.who, third.who) == (ours, "Zed", None, Who(user="grace"))
+    assert (trace.agent, trace.sessions, trace.epoch) == ("Somebody 1", {"s": "/w"}, 1000.0)
+    assert (first.announced, first.started, first.ended) == (1.0, 4.0, 9.0)
+    (approval,) = first.approvals
+    assert (approval.asked, approval.answered, approval.waited) == (1.0, 4.0, 3.0)
+    assert (second.approvals[0].outcome, second.approvals[0].by) == ("rejected", "remembered")
+    assert second.approvals[0].scope == "git push"
+    assert (third.status, third.ended) == ("in_progress", None)
+    assert trace.turns[0].prompt == "Go"
+    assert {call.turn for call in trace.calls} == {0}

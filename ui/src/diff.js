@@ -1,0 +1,85 @@
+// A file's old and new text side by side, line by line. Long parts that did not change are folded.
+import { html } from "htm/preact";
+import { useMemo, useState } from "preact/hooks";
+import { oneLine, plain } from "./format.js";
+import { aligned } from "./lcs.js";
+
+const AROUND = 3; // unchanged lines that are shown on either side of a change
+const MOST_ROWS = 2000;
+
+const lines = (text) => (text == null || text === "" ? [] : plain(text).replace(/\n$/, "").split("\n"));
+
+// Rows of `{left, right, same}`, each side `[number, text]` or null.
+export function diffRows(oldText, newText) {
+  const rows = [];
+  for (const { pair, left, right, from } of aligned(lines(oldText), lines(newText))) {
+    const [a, b] = from;
+    if (pair) {
+      rows.push({ left: [a + 1, pair[0]], right: [b + 1, pair[1]], same: true });
+      continue;
+    }
+    for (let n = 0; n < Math.max(left.length, right.length); n++) {
+      rows.push({
+        left: n < left.length ? [a + n + 1, left[n]] : null,
+        right: n < right.length ? [b + n + 1, right[n]] : null,
+        same: false,
+      });
+    }
+  }
+  return rows;
+}
+
+// The rows in parts: what changed with some lines around it, and what may be folded.
+function parts(rows) {
+  const near = new Uint8Array(rows.length);
+  rows.forEach((row, n) => {
+    if (!row.same) near.fill(1, Math.max(0, n - AROUND), n + AROUND + 1);
+  });
+  const found = [];
+  rows.forEach((row, n) => {
+    const last = found.at(-1);
+    if (last && last.folded === !near[n]) last.rows.push(row);
+    else found.push({ folded: !near[n], rows: [row] });
+  });
+  return found.map((part) => (part.rows.length < 4 ? { ...part, folded: false } : part));
+}
+
+export function Diff({ item }) {
+  const rows = useMemo(() => diffRows(item.oldText, item.newText), [item.oldText, item.newText]);
+  const added = rows.filter((row) => !row.same && row.right).length;
+  const removed = rows.filter((row) => !row.same && row.left).length;
+  const isNew = item.oldText == null;
+  return html`<figure class="diff">
+    <figcaption>
+      <code>${oneLine(item.path || "a file without a path")}</code>
+      <span class="added">+${added}</span> <span class="removed">−${removed}</span>
+      ${isNew && html` <span class="dim">new file</span>`}
+    </figcaption>
+    <table>
+      <colgroup><col class="no" /><col /><col class="no" /><col /></colgroup>
+      <thead class="hidden"><tr><th>line</th><th>before</th><th>line</th><th>after</th></tr></thead>
+      ${parts(rows.slice(0, MOST_ROWS)).map((part, n) => html`<${Part} key=${n} part=${part} />`)}
+    </table>
+    ${rows.length > MOST_ROWS && html`<p class="dim">${rows.length - MOST_ROWS} more lines are not shown.</p>`}
+  </figure>`;
+}
+
+function Part({ part }) {
+  const [open, show] = useState(!part.folded);
+  if (!open) {
+    return html`<tbody class="folded">
+      <tr><td colspan="4"><button onClick=${() => show(true)}>⋯ ${part.rows.length} lines that did not change</button></td></tr>
+    </tbody>`;
+  }
+  return html`<tbody>
+    ${part.rows.map(
+      ({ left, right, same }) => html`<tr>
+        <td class="no">${left?.[0]}</td>
+        <td class=${side(left, same, "gone")}>${left?.[1]}</td>
+        <td class="no">${right?.[0]}</td>
+        <td class=${side(right, same, "new")}>${right?.[1]}</td>
+      </tr>`,
+    )}
+  </tbody>`;
+}
+const side = (cell, same, name) => (cell == null ? "gap" : same ? "" : name);

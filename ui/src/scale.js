@@ -1,0 +1,95 @@
+// Where things are on the timeline: times to places from 0 to 1, and calls to lanes.
+import { durationText } from "./format.js";
+
+const BREAK = 0.025; // the share of the width that idle time gets
+
+// A scale on which idle time is short. Idle is what is longer than a fiftieth of the busy time.
+export function scaleOf(calls, turns, messages) {
+  const busy = [
+    ...calls.map((call) => [call.announced, call.ended ?? call.announced]),
+    ...turns.flatMap((turn) => [[turn.begun, turn.begun], [turn.ended ?? turn.begun, turn.ended ?? turn.begun]]),
+    ...messages.map((message) => [message.time, message.time]),
+  ].sort((a, b) => a[0] - b[0]);
+  if (!busy.length) return { begin: 0, end: 1, breaks: [], at: () => 0, back: () => 0 };
+
+  const parts = []; // [from, to, is idle]
+  let end = busy[0][0];
+  for (const [from, to] of busy) {
+    if (from > end) parts.push([end, from, true]), (end = from);
+    if (to > end) parts.push([end, to, false]), (end = to);
+  }
+  const begin = busy[0][0];
+  const active = parts.reduce((sum, [from, to, idle]) => sum + (idle ? 0 : to - from), 0) || (end - begin) / 10 || 1;
+  const isBreak = ([from, to, idle]) => idle && to - from > Math.max(active / 20, 0.2);
+  const breaks = parts.filter(isBreak).map(([from, to]) => ({ from, to }));
+  const shown = parts.reduce((sum, part) => sum + (isBreak(part) ? 0 : part[1] - part[0]), 0) || 1;
+  const share = breaks.length ? Math.min(BREAK, 0.4 / breaks.length) : 0;
+
+  const points = [[begin, 0]];
+  let place = 0;
+  for (const part of parts) {
+    place += isBreak(part) ? share : ((part[1] - part[0]) / shown) * (1 - share * breaks.length);
+    points.push([part[1], place]);
+  }
+  if (points.length === 1) points.push([begin + 1, 1]);
+  const at = (time) => between(points, time, 0, 1);
+  return { begin, end, breaks, at, back: (x) => between(points, x, 1, 0) };
+}
+
+function between(points, value, a, b) {
+  let [low, high] = [0, points.length - 1];
+  if (value <= points[0][a]) return points[0][b];
+  if (value >= points[high][a]) return points[high][b];
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (points[middle][a] < value) low = middle;
+    else high = middle;
+  }
+  const [left, right] = [points[low], points[high]];
+  return left[b] + ((value - left[a]) / (right[a] - left[a] || 1)) * (right[b] - left[b]);
+}
+
+// The labels of times on the axis, with as many digits as make neighbours differ; one that still repeats is left out.
+export function axisLabels(times, begin, hasTimes) {
+  const isNew = (label, n, labels) => label !== labels[n - 1];
+  let labels = [];
+  for (const digits of [1, 2, 3]) {
+    labels = times.map((time) => (hasTimes ? durationText((time - begin) * 1000, digits) : `line ${Math.round(time)}`));
+    if (labels.every(isNew)) return labels;
+  }
+  return labels.map((label, n) => (isNew(label, n, labels) ? label : ""));
+}
+
+// Calls in groups: those of a session, and below them those of each sub-agent. Calls that overlap get lanes of their own.
+export function laneGroups(calls, sessions) {
+  const groups = new Map();
+  const many = new Set(calls.map((call) => call.session)).size > 1;
+  const byId = new Map(calls.map((call) => [`${call.session}\n${call.id}`, call]));
+  const depthOf = (call, seen = 0) => {
+    const parent = call.parent && byId.get(`${call.session}\n${call.parent}`);
+    return parent && seen < 8 ? 1 + depthOf(parent, seen + 1) : 0;
+  };
+  for (const call of calls) {
+    const parent = call.parent ?? "";
+    const key = `${call.session}\n${parent}`;
+    if (!groups.has(key)) {
+      const above = byId.get(key);
+      const label = parent ? `↳ ${above?.title || above?.name || parent}` : many ? (sessions?.[call.session] || call.session) : "";
+      groups.set(key, { key, session: call.session, parent, label, depth: depthOf(call), order: call.announced, calls: [] });
+    }
+    groups.get(key).calls.push(call);
+  }
+  const sorted = [...groups.values()].sort(
+    (a, b) => a.session.localeCompare(b.session) || (a.parent ? 1 : 0) - (b.parent ? 1 : 0) || a.order - b.order,
+  );
+  return sorted.map((group) => {
+    const free = [];
+    const placed = group.calls.map((call) => {
+      let lane = free.findIndex((time) => time <= call.announced);
+      if (lane < 0) lane = free.length < 30 ? free.length : free.indexOf(Math.min(...free));
+      free[lane] = call.ended ?? Infinity;
+      return { call, lane };
+    });
+    return { ...group, calls: placed, lanes: free.length };
+  });
+}
