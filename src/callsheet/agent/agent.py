@@ -20,7 +20,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from callsheet.acp.jsonrpc import InvalidParams, InvalidRequest, ProtocolError, UnknownMethod
@@ -28,6 +27,7 @@ from callsheet.acp.peer import Peer, peer_of
 from callsheet.agent.handshake import Handshake, chosen_version, initialized
 from callsheet.agent.history import AgentHistory
 from callsheet.agent.protocol import MODES, OPTION, AcpV1, AcpV2, check_params
+from callsheet.agent.settings import AgentSettings, AuthRequired
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import EMPTY, JsonObject, JsonValue, is_object
 from callsheet.runtime.pipes import PipeReader, PipeWriter
@@ -35,13 +35,7 @@ from callsheet.runtime.rpc import PATIENCE, Answer, Disconnected, RpcPeer
 
 if TYPE_CHECKING:
     from callsheet.agent.conversation import Conversation
-    from callsheet.agent.handler import Handler
-    from callsheet.history.history import History
     from callsheet.runtime.permission import Question
-    from callsheet.runtime.sanitizer import GuardSettings
-    from callsheet.tools.permissions import Mode
-    from callsheet.tools.session import ToolSettings
-    from callsheet.tools.tool import Tool
 
 LINGER = 5
 """Seconds for a client that reads slowly to read its last lines. One that reads nothing gets one second."""
@@ -57,30 +51,6 @@ class UnknownSession(ProtocolError):
 
     code = -32002
     label = "Resource not found"
-
-
-class AgentSettings(Struct, kw_only=True):
-    """The settings of an agent.
-
-    Attributes:
-        handler: Makes the handler of a session; usually the handler's class.
-        protocol: The newest version of ACP to speak.
-        permission: What happens at first to calls that change or run something.
-        locale: The language of titles and messages, such as `de`.
-        tools: Tools in addition to the built-in ones.
-        tool_settings: The settings of all tools.
-        guard: What is redacted, and how much is sent.
-        history: Where sessions are stored, or a function that opens it. None stores nothing.
-    """
-
-    handler: Callable[[], Handler]
-    protocol: Literal[1, 2] = 1
-    permission: Mode = "ask"
-    locale: str | None = None
-    tools: Sequence[Tool] = ()
-    tool_settings: ToolSettings | None = None
-    guard: GuardSettings | None = None
-    history: Callable[[], History] | History | None = None
 
 
 class Agent:
@@ -103,6 +73,7 @@ class Agent:
         )
         self.peer: Peer = Peer()
         self.capabilities: JsonObject = EMPTY
+        self.client_info: JsonObject = EMPTY
         self.protocol: AcpV1 = AcpV1()
         self.conversations: dict[str, Conversation] = {}
         self.history: AgentHistory = AgentHistory(settings.history)
@@ -190,7 +161,8 @@ class Agent:
         if method != "initialize":
             if not self._is_ready:
                 raise InvalidRequest(f"{method} before initialize; send initialize first")
-            check_params(method, params, self.peer.version)
+            takes = self.settings.prompt_capabilities
+            check_params(method, params, self.peer.version, takes)
         return await serve(params)
 
     def _notified(self, method: str, params: JsonObject) -> None:
@@ -209,7 +181,11 @@ class Agent:
         if type(wanted) is not int:
             raise InvalidParams(f"protocolVersion: expected a whole number, got {wanted!r}")
         version = self._get_ready(params)
-        return Answer(initialized(version, self.history.is_on), _warm_up)
+        mine = self.settings
+        answer = initialized(
+            version, self.history.is_on, mine.info, mine.prompt_capabilities, mine.auth_methods
+        )
+        return Answer(answer, _warm_up)
 
     def _get_ready(self, params: JsonObject) -> Literal[1, 2]:
         """Take note of what the client is, and return the version of ACP that is spoken with it."""
@@ -218,11 +194,37 @@ class Agent:
         self.peer = replace(peer_of(params, version), cancels=version == 2)
         capabilities = params.get("clientCapabilities") if version == 1 else None  # v2 has none
         self.capabilities = capabilities if is_object(capabilities) else EMPTY
+        about = params.get("clientInfo" if version == 1 else "info")
+        self.client_info = about if is_object(about) else EMPTY
         self._is_ready = True
         return version
 
-    async def _authenticate(self, params: JsonObject) -> Answer:  # noqa: ARG002
-        raise InvalidParams("there is nothing to authenticate with; none is needed")
+    @property
+    def who(self) -> JsonObject:
+        """Who makes the calls, as the history wants to know it."""
+        agent, client = self.settings.info, self.client_info
+        return {
+            "agent": agent["name"],
+            "agent_version": agent["version"],
+            "client": client.get("name"),
+            "client_version": client.get("version"),
+        }
+
+    async def _authenticate(self, params: JsonObject) -> Answer:
+        known, authenticate = self.settings.auth_methods, self.settings.authenticate
+        if not known or authenticate is None:
+            raise InvalidParams("there is nothing to authenticate with; none is needed")
+        ids = [str(method["id"]) for method in known]
+        if params["methodId"] not in ids:
+            given = params["methodId"]
+            raise InvalidParams(f"methodId: expected one of {', '.join(ids)}, got {given!r}")
+        try:
+            waiting = authenticate(params["methodId"])
+            if isinstance(waiting, Awaitable):
+                await waiting
+        except Exception as exc:
+            raise AuthRequired(f"authentication failed: {type(exc).__name__}: {exc}") from exc
+        return Answer({})
 
     async def _new(self, params: JsonObject) -> Answer:
         from callsheet.agent.conversation import Conversation
@@ -244,7 +246,7 @@ class Agent:
         return conversation
 
     async def _prompt(self, params: JsonObject) -> Answer:
-        return await self.protocol.prompt(self._of(params), params["prompt"])
+        return await self.protocol.prompt(self._of(params), params["prompt"], params.get("_meta"))
 
     async def _load(self, params: JsonObject) -> Answer:
         """Continue a session, and replay it to the client. v2 has `session/resume` for both."""
@@ -399,21 +401,27 @@ def _mode(given: JsonValue, field: str) -> str:
 # On stdin and stdout
 
 
-def serve(settings: AgentSettings, handshake: Handshake | None = None) -> int:
+def serve(
+    settings: AgentSettings, handshake: Handshake | None = None, *, setup: Sequence[str] = ()
+) -> int:
     """Serve the client on stdin and stdout until it disconnects or a signal arrives.
 
     Args:
         settings: The agent's settings.
         handshake: What was read and answered before.
+        setup: The command that prints an editor's settings, for a hint on a terminal.
 
     Returns:
         The exit code: 0 if the client disconnected, 128 plus the signal's number after a signal.
     """
     from callsheet.tools.stdio_guard import own_stdio
 
+    if os.isatty(0):
+        from callsheet.agent.startup import explain  # rarely needed
+
+        explain(setup)
     with own_stdio() as own:
-        pipes = own.stdin.fileno(), own.stdout.fileno()
-        return asyncio.run(_serve(settings, *pipes, handshake))
+        return asyncio.run(_serve(settings, own.stdin.fileno(), own.stdout.fileno(), handshake))
 
 
 async def _serve(

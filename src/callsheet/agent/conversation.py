@@ -14,7 +14,9 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
+
+from msgspec.structs import replace
 
 from callsheet.acp.codec import UpdateFrames
 from callsheet.acp.jsonrpc import InvalidRequest, ProtocolError
@@ -22,19 +24,24 @@ from callsheet.acp.peer import Peer
 from callsheet.agent.client_host import ClientHost
 from callsheet.agent.handler import REASONS, Command, Handler, OwnCall, Prompt, Turn
 from callsheet.agent.protocol import MODES, config_options, mode_id
+from callsheet.agent.turn_usage import Reported, SessionUsage
 from callsheet.history.store_errors import HistoryError
 from callsheet.redaction.redactor import StreamRedactor
 from callsheet.report.errors import CallsheetError, InvalidValue
 from callsheet.report.json import JsonObject
+from callsheet.report.usage import TokenUsage
 from callsheet.runtime.clock import new_call_id
 from callsheet.runtime.health import short_message
 from callsheet.runtime.pipes import PipeWriter
+from callsheet.telemetry import prices, session_sink
+from callsheet.telemetry.trace_ids import received
 from callsheet.tools.session import Session
 
 if TYPE_CHECKING:
     from callsheet.agent.agent import Agent
     from callsheet.agent.history import Entry
     from callsheet.history.sink import SessionLog
+    from callsheet.telemetry.otel import OtelSink
 
 
 QUIET = 0.1
@@ -155,8 +162,15 @@ class Conversation:
             "additionalDirectories": list(additional),
             "locale": agent.settings.locale,
         }
-        self._log: SessionLog | None = agent.history.log(session_id, cwd, info, position)
+        self._log: SessionLog | None = agent.history.log(session_id, cwd, info, agent.who, position)
         self._before: int = position
+        about = agent.settings.info
+        self._spans: OtelSink | None = session_sink(
+            session_id, agent=about["name"], version=about["version"]
+        )
+        self._followers: list[SessionLog | OtelSink] = [
+            one for one in (self._log, self._spans) if one is not None
+        ]
         self.session: Session = Session(
             session_id,
             cwd=cwd,
@@ -164,23 +178,29 @@ class Conversation:
             locale=agent.settings.locale,
             on_permission=lambda question: agent.ask_permission(self, question),
             on_lost=self._lost,
+            on_exception=_complain,
             dead_after=DEAD_AFTER,
             permission=agent.settings.permission,
             tools=agent.settings.tools,
+            builtin=agent.settings.builtin_tools,
             host=self._host,
-            mcp_servers=servers,
+            mcp_servers=[*agent.settings.mcp_servers, *servers],
             guard=agent.settings.guard,
             tool_settings=agent.settings.tool_settings,
             peer=agent.peer,
-            sinks=[] if self._log is None else [self._log],
+            sinks=self._followers,
         )
         self.session_id: str = session_id
+        self.usage: SessionUsage = SessionUsage(session_id, agent.settings.budget)
+        self._is_warned: bool = False
         self.messages: MessageStream = MessageStream(
             self.session.guard.stream, self._send_piece, agent.spawn
         )
         self._frames: UpdateFrames = UpdateFrames(session_id)
         try:
             self._handler: Handler = agent.settings.handler()
+        except ProtocolError:
+            raise
         except Exception as exc:
             message = self.safe_message(exc)
             raise ProtocolError(f"the handler can't be made: {message}") from exc
@@ -197,7 +217,8 @@ class Conversation:
     async def _introduce(self) -> None:
         await self.send_commands()
         known = len(self.session.tools)
-        await self.session.connected()
+        for problem in await self.session.connected():
+            sys.stderr.write(f"callsheet: {self.session.guard.clean(problem)}\n")
         if len(self.session.tools) != known:
             await self.send_commands()
 
@@ -212,55 +233,101 @@ class Conversation:
         """Begin a turn: from now on it can be cancelled, and there can be no other."""
         if self._over is not None:
             raise Busy("a turn of this session is running; wait for its end, or cancel it")
+        self.usage.refuse(self.session.phrase)
+        self.usage.begin()
         self._over = asyncio.get_running_loop().create_future()
         self._is_cancelled = False
         self.turns += 1
         self._message = self.new_id("msg")
 
-    async def prompt(self, key: str, blocks: Sequence[JsonObject]) -> str:
+    async def prompt(
+        self, key: str, blocks: Sequence[JsonObject], meta: JsonObject | None = None
+    ) -> str:
         """Run the turn that has begun, until everything of it was sent and stored.
 
         Args:
             key: The id of the user's message.
             blocks: The message.
+            meta: The `_meta` of the request.
 
         Returns:
             Why the turn stopped.
         """
-        reason = None
+        reason, stopped = None, "error"
         try:
+            self._note_turn(meta)
             self._store_prompt(key, blocks)
             if not self._is_cancelled:
                 self._turn = asyncio.ensure_future(
                     self._handler.turn(Prompt(tuple(blocks)), Turn(self))
                 )
                 reason = await self._turn
+                stopped = _stop_reason(reason)
         except asyncio.CancelledError:
             if not self._is_cancelled:  # the request itself was cancelled
                 raise
         except Exception as exc:
             if not self._is_cancelled:  # else it comes from stopping the handler
                 if not isinstance(exc, CallsheetError):  # those are raised on purpose
-                    # Editors keep an agent's stderr in their logs, where the handler's author finds this.
-                    sys.stderr.write(self.session.guard.clean(traceback.format_exc()))
+                    _complain(self.session.guard.clean(traceback.format_exc()))
                 raise
         finally:
             self._turn = None
-            await self._settle()
-        return "cancelled" if self._is_cancelled else _stop_reason(reason)
+            stopped = "cancelled" if self._is_cancelled else stopped
+            await self._settle(stopped)
+        return stopped
 
-    async def _settle(self) -> None:
+    def _note_turn(self, meta: JsonObject | None) -> None:
+        """Note the turn in the history, and begin its span, under the trace of the client if it has one."""
+        key, given = "", received(meta)
+        if self._log is not None:
+            key = self._log.begin_turn(None if given is None else given.traceparent)
+        if self._spans is not None:
+            self._spans.begin_turn(key, meta)
+
+    async def _settle(self, stopped: str) -> None:
         """End the turn: nothing of it runs, and everything was sent and stored."""
         try:
             await self.session.stop_tools()
+            if not self._is_warned:
+                self._is_warned = await self._say_of_budget("budget_unknown")
             await self.messages.flush()
             await self.session.flush()
+            for one in self._followers:
+                one.end_turn(stopped, self._safe_usage())
             await self.agent.history.settle()
             await self._host.settled()
         finally:
             over, self._over = self._over, None
             if over is not None:
                 over.set_result(None)
+
+    async def report_usage(self, **reported: Unpack[Reported]) -> None:
+        """Take what a handler reports. If the budget is spent by that, cancel the turn, and say why."""
+        self.usage.add(**reported)
+        for one in self._followers:
+            one.set_usage(self._safe_usage())
+        if (update := self.usage.update()) is not None:
+            await self.update(update)
+        if self.usage.has_budget:
+            await asyncio.to_thread(prices.load)  # it takes long, once
+            if await self._say_of_budget("budget_stopped"):
+                self.cancel_soon()
+
+    async def _say_of_budget(self, due: str) -> bool:
+        """Tell the user of the budget if this phrase is due now, and return whether it is."""
+        phrase, texts = self.usage.count() or ("", {})
+        if phrase != due or self._is_cancelled:
+            return False
+        said = f"_{self.session.phrase(phrase, **texts)}_\n\n"
+        await self.messages.write("agent_message_chunk", said)
+        await self.messages.flush()
+        return True
+
+    def _safe_usage(self) -> TokenUsage:
+        """Return what the turn has used, without secrets in the names."""
+        usage, clean = self.usage.turn, self.session.guard.clean
+        return replace(usage, model=usage.model and clean(usage.model))
 
     def cancel_soon(self) -> None:
         """Cancel the turn that runs, once: after that, it is cleaning up."""
@@ -399,6 +466,11 @@ class Conversation:
     def new_id(what: str) -> str:
         """Return a new unique id."""
         return f"{what}_" + new_call_id().removeprefix("call_")
+
+
+def _complain(text: str) -> None:
+    """Write to stderr, which editors keep in their logs, where the author of a handler or tool finds it."""
+    sys.stderr.write(text)
 
 
 def _stop_reason(given: object) -> str:

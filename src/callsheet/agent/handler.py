@@ -37,6 +37,7 @@ from callsheet.tools.tool import Registry
 if TYPE_CHECKING:
     from callsheet.agent.conversation import Conversation
     from callsheet.agent.history import Entry
+    from callsheet.agent.turn_usage import Reported
     from callsheet.tools.tool import Tool
 
 
@@ -59,6 +60,16 @@ class Prompt(Struct, frozen=True):
             elif block.get("type") == "resource_link" and isinstance(block.get("uri"), str):
                 parts.append(block["uri"])
         return "\n".join(parts)
+
+    @property
+    def images(self) -> tuple[JsonObject, ...]:
+        """ACP's blocks of images: `{"type": "image", "mimeType": …, "data": …}` with base64 data."""
+        return tuple(block for block in self.blocks if block.get("type") == "image")
+
+    @property
+    def audio(self) -> tuple[JsonObject, ...]:
+        """ACP's blocks of audio, like those of images."""
+        return tuple(block for block in self.blocks if block.get("type") == "audio")
 
 
 class Command(Struct, frozen=True):
@@ -180,6 +191,10 @@ class Turn:
         """Send a chunk of a thought."""
         await self._conversation.messages.write("agent_thought_chunk", check_text(text, "think"))
 
+    async def flush(self) -> None:
+        """Send text that is withheld, so that it comes before a call that you report yourself."""
+        await self._conversation.messages.flush()
+
     async def plan(self, entries: Sequence[JsonObject | str]) -> None:
         """Send the plan. It replaces the one that was sent before.
 
@@ -199,22 +214,22 @@ class Turn:
             check_text(entry.content, "plan: content")
         await self._conversation.plan(msgspec.to_builtins(checked))
 
-    async def usage(self, used: int, size: int) -> None:
-        """Send how much of the model's context window is used.
+    async def report_usage(self, **reported: Unpack[Reported]) -> None:
+        """Report what a request to a model has used: to the client, the history, and the agent's budget.
+
+        Call it after each request: the tokens and costs of a turn add up. If that spends the budget of the
+        session, the turn is cancelled.
 
         Args:
-            used: Tokens in use.
-            size: Tokens of the whole window.
+            reported: `used` and `size`, the tokens in the model's context now and of the whole context;
+                `input_tokens`, `output_tokens`, `cached_read_tokens`, `cached_write_tokens` and
+                `thought_tokens`, each kind counted apart; `model`; `cost` and its `currency`, by default USD.
+                What is not known is left out.
 
         Raises:
-            InvalidValue: One of them is no integer, or is negative.
+            InvalidValue: A field is unknown, or its value can't be.
         """
-        for name, value in (("used", used), ("size", size)):
-            if type(value) is not int or value < 0:
-                raise InvalidValue(f"usage: {name}: expected tokens, from 0 on, got {value!r}")
-        await self._conversation.update(
-            {"sessionUpdate": "usage_update", "used": used, "size": size}
-        )
+        await self._conversation.report_usage(**reported)
 
     async def run(
         self, name: str, arguments: JsonObject | None = None, **links: Unpack[Links]

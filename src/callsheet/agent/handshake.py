@@ -16,6 +16,7 @@ from callsheet import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
     from typing import Any, Literal
 
 READ = 1 << 16
@@ -34,12 +35,29 @@ def chosen_version(wanted: int, newest: Literal[1, 2]) -> Literal[1, 2]:
     return 2 if wanted >= 2 and newest == 2 else 1
 
 
-def initialized(version: Literal[1, 2], has_history: bool) -> dict[str, Any]:
-    """Return the answer to `initialize`."""
-    info = {"name": "callsheet", "title": "Callsheet", "version": __version__}
+CALLSHEET = {"name": "callsheet", "title": "Callsheet", "version": __version__}
+"""Who answers, unless an agent's settings have a name of its own."""
+
+
+def initialized(
+    version: Literal[1, 2],
+    has_history: bool,
+    info: dict[str, Any] = CALLSHEET,
+    takes: Collection[str] = (),
+    auth_methods: Sequence[dict[str, Any]] = (),
+) -> dict[str, Any]:
+    """Return the answer to `initialize`.
+
+    Args:
+        version: The version of ACP that is spoken.
+        has_history: Whether sessions are stored.
+        info: The agent's name, title and version.
+        takes: The blocks that prompts may have beside text: `image`, `audio`.
+        auth_methods: ACP's `authMethods`.
+    """
     if version == 2:
         session: dict[str, Any] = {
-            "prompt": {"embeddedContext": {}},
+            "prompt": {"embeddedContext": {}} | {kind: {} for kind in takes},
             "mcp": {"stdio": {}, "http": {}},
             "additionalDirectories": {},
         }
@@ -48,14 +66,23 @@ def initialized(version: Literal[1, 2], has_history: bool) -> dict[str, Any]:
     if has_history:
         session["delete"] = {}
     if version == 2:
-        return {"protocolVersion": 2, "info": info, "capabilities": {"session": session}}
+        answer = {"protocolVersion": 2, "info": info, "capabilities": {"session": session}}
+        methods = [
+            {"type": "agent", "methodId": one["id"]} | {k: v for k, v in one.items() if k != "id"}
+            for one in auth_methods
+        ]
+        return answer | ({"authMethods": methods} if methods else {})
     return {
         "protocolVersion": 1,
         "agentInfo": info,
-        "authMethods": [],
+        "authMethods": list(auth_methods),
         "agentCapabilities": {
             "loadSession": has_history,
-            "promptCapabilities": {"image": False, "audio": False, "embeddedContext": True},
+            "promptCapabilities": {
+                "image": "image" in takes,
+                "audio": "audio" in takes,
+                "embeddedContext": True,
+            },
             "mcpCapabilities": {"http": True, "sse": False},
             "sessionCapabilities": session,
         },

@@ -11,7 +11,7 @@ from os.path import isabs
 from typing import TYPE_CHECKING, TypeAlias
 
 from callsheet.acp.jsonrpc import InvalidParams
-from callsheet.report.json import JsonObject
+from callsheet.report.json import JsonObject, is_list
 
 if TYPE_CHECKING:
     from callsheet.history.history import History
@@ -52,12 +52,23 @@ class AgentHistory:
         return self._made
 
     def log(
-        self, session_id: str, cwd: str, info: JsonObject, position: int = 0
+        self, session_id: str, cwd: str, info: JsonObject, who: JsonObject, position: int = 0
     ) -> SessionLog | None:
-        """Return the log of a session, whose timeline goes on at a position."""
+        """Return the log of a session, whose timeline goes on at a position; `who` is of an `Origin`."""
         if self._make is None:
             return None
-        return self._history.session(session_id, cwd=cwd, info=info, position=position)
+        from callsheet.history.origin import directory_here
+        from callsheet.history.rows import Origin
+
+        more = [directory_here(one) for one in info.get("additionalDirectories") or ()]
+        origin = Origin(**{name: str(one or "") for name, one in who.items()}, source="agent")
+        return self._history.session(
+            session_id,
+            cwd=cwd,
+            info={**info, "additionalDirectories": more},
+            origin=origin,
+            position=position,
+        )
 
     async def settle(self) -> None:
         """Wait until everything so far is durable, or can't be for now."""
@@ -108,6 +119,9 @@ class AgentHistory:
         before = None if cursor is None else _read_cursor(cursor)
         if self._make is None:
             return [], None
+        from callsheet.history.origin import directory_here, own_directory
+
+        cwd = None if cwd is None else directory_here(cwd)
         conversations: list[StoredSession] = []
         for _ in range(MOST_PAGES):
             found = await self._history.ask(
@@ -115,7 +129,10 @@ class AgentHistory:
             )
             for one in found:
                 before = one.updated_at, one.session_id
-                if one.info.get("source") != "call" and isabs(one.cwd):  # noqa: PTH117 - as text
+                if one.origin.source != "call" and isabs(one.cwd):  # noqa: PTH117 - as text
+                    one.cwd = own_directory(one.cwd)
+                    if is_list(more := one.info.get("additionalDirectories")):
+                        one.info["additionalDirectories"] = [own_directory(str(d)) for d in more]
                     conversations.append(one)
                     if len(conversations) == PAGE:
                         return conversations, _cursor(*before)

@@ -7,7 +7,7 @@ session's state report the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -28,8 +28,16 @@ _MOST_SHOWN = 3
 """Problems of one request that are named in the error."""
 
 
-def check_params(method: str, params: JsonObject, version: int) -> None:
+def check_params(
+    method: str, params: JsonObject, version: int, takes: Collection[str] = ()
+) -> None:
     """Check params against the official schema, which is loaded here, after `initialize` was answered.
+
+    Args:
+        method: The method.
+        params: Its params.
+        version: The version of ACP that is spoken.
+        takes: The blocks that prompts may have beside text: `image`, `audio`.
 
     Raises:
         UnknownMethod: This version of ACP has no such method.
@@ -50,7 +58,7 @@ def check_params(method: str, params: JsonObject, version: int) -> None:
         ]
         raise InvalidParams("; ".join(texts))
     for number, block in enumerate(params["prompt"] if method == "session/prompt" else ()):
-        if block["type"] in ("image", "audio"):
+        if block["type"] in ("image", "audio") and block["type"] not in takes:
             raise InvalidParams(
                 f"prompt[{number}]: this agent takes no {block['type']}, as it has said in initialize"
             )
@@ -135,12 +143,15 @@ class AcpV1:
         """Return the update that shows the plan."""
         return {"sessionUpdate": "plan", "entries": entries}
 
-    async def prompt(self, conversation: Conversation, blocks: Sequence[JsonObject]) -> Answer:
+    async def prompt(
+        self, conversation: Conversation, blocks: Sequence[JsonObject], meta: JsonObject | None
+    ) -> Answer:
         """Answer `session/prompt` when the turn has ended."""
         conversation.begin()
         try:
             key = conversation.new_id("msg")
-            return Answer({"stopReason": await conversation.prompt(key, blocks)})
+            reason = await conversation.prompt(key, blocks, meta)
+            return Answer({"stopReason": reason, **conversation.usage.at_end()})
         except Exception as exc:
             raise ProtocolError(conversation.safe_message(exc)) from exc
 
@@ -176,18 +187,24 @@ class AcpV2(AcpV1):
         plan: JsonObject = {"type": "items", "planId": "plan", "entries": entries}
         return {"sessionUpdate": "plan_update", "plan": plan}
 
-    async def prompt(self, conversation: Conversation, blocks: Sequence[JsonObject]) -> Answer:
+    async def prompt(
+        self, conversation: Conversation, blocks: Sequence[JsonObject], meta: JsonObject | None
+    ) -> Answer:
         """Answer `session/prompt` at once. An update of the session's state reports the end of the turn."""
         conversation.begin()
         key = conversation.new_id("msg")
 
         def then() -> None:
-            conversation.agent.spawn(self._turn(conversation, key, blocks))
+            conversation.agent.spawn(self._turn(conversation, key, blocks, meta))
 
         return Answer({"messageId": key}, then)
 
     async def _turn(
-        self, conversation: Conversation, key: str, blocks: Sequence[JsonObject]
+        self,
+        conversation: Conversation,
+        key: str,
+        blocks: Sequence[JsonObject],
+        meta: JsonObject | None,
     ) -> None:
         message: JsonObject = {"messageId": key, "content": list(blocks)}
         with suppress(*UNENCODABLE):  # the client has the message itself
@@ -195,7 +212,8 @@ class AcpV2(AcpV1):
         await self._state(conversation, {"state": "running"})
         end: JsonObject = {"stopReason": "error"}
         try:
-            end = {"stopReason": await conversation.prompt(key, blocks)}
+            reason = await conversation.prompt(key, blocks, meta)
+            end = {"stopReason": reason, **conversation.usage.at_end()}
         except Exception as exc:  # noqa: BLE001 - a turn always ends
             end["error"] = {"code": -32603, "message": conversation.safe_message(exc)}
         finally:

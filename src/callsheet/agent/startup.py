@@ -17,17 +17,21 @@ from callsheet.report.errors import CallsheetError
 if TYPE_CHECKING:
     from callsheet.agent.handler import Handler
     from callsheet.history.history import History
+    from callsheet.telemetry.budget import CostBudget
+    from callsheet.tools.mcp import McpServer
     from callsheet.tools.permissions import Mode
+    from callsheet.tools.session import ToolSettings
     from callsheet.tools.tool import Tool
 
 T = TypeVar("T")
 
 PERMISSIONS = ("ask", "allow", "deny")
 
+
 _HINT = """\
 callsheet: this is an agent for editors. It speaks ACP, which is JSON, on stdin and stdout.
-Let your editor start it: its settings take the command `callsheet agent`.
-To run one tool by hand: callsheet call read path=README.md. To leave: Ctrl-D.
+Let your editor start it: {}.
+To run one tool by hand: callsheet call list. To leave: Ctrl-D.
 """
 
 
@@ -42,8 +46,12 @@ def start(
     locale: str | None = None,
     tools: str | None = None,
     handler: str | None = None,
+    mcp_servers: Sequence[McpServer] = (),
+    private_hosts: tuple[str, ...] = (),
     history: Callable[[], History] | None = None,
+    budget: CostBudget | None = None,
     handshake: Handshake | None = None,
+    options: Sequence[str] = (),
 ) -> int:
     """Serve the client on stdin and stdout until it disconnects.
 
@@ -52,8 +60,12 @@ def start(
         permission: What happens at first to calls that change or run something.
         locale: The language of titles and messages.
         tools: A Python file with more tools.
-        handler: The handler's class, as `MODULE:CLASS` or `FILE.py:CLASS`. Default: the palette.
+        handler: The handler's class, as `MODULE:CLASS` or `FILE.py:CLASS`. Default: the palette. If it has
+            a `name`, `title` or `version`, these are the agent's.
+        mcp_servers: MCP servers of every session.
+        private_hosts: Hosts that `fetch` may reach though they are not public.
         history: Opens the history.
+        budget: What each session may cost.
         handshake: What was read from the client and answered before.
 
     Returns:
@@ -67,17 +79,38 @@ def start(
     make = _read("--handler", _handler, handler) or palette
     from callsheet.agent.agent import AgentSettings, serve
 
-    if os.isatty(0):
-        sys.stderr.write(_HINT)
     settings = AgentSettings(
         handler=make,
         protocol=protocol,
         permission=permission,
         locale=locale,
         tools=more_tools,
+        tool_settings=_tool_settings(private_hosts) if private_hosts else None,
+        mcp_servers=mcp_servers,
         history=history,
+        budget=budget,
+        # An agent is known by its own name, if its handler has one.
+        **{
+            key: value
+            for key in ("name", "title", "version")
+            if (value := getattr(make, key, None))
+        },
     )
-    return serve(settings, handshake)
+    setup = ["callsheet", "setup", "zed", *(("--", *options) if options else ())]
+    return serve(settings, handshake, setup=setup)
+
+
+def explain(setup: Sequence[str]) -> None:
+    """Say how an editor starts this agent, to somebody who has started it on a terminal."""
+    import shlex  # rarely needed
+
+    if setup:
+        how = f"{shlex.join(setup)} prints the settings"
+    else:
+        script = sys.argv[0]
+        words = [os.path.abspath(word) if word == script else word for word in sys.orig_argv[1:]]  # noqa: PTH100
+        how = f"its command, for the editor's settings, is {shlex.join([sys.executable, *words])}"
+    sys.stderr.write(_HINT.format(how))
 
 
 def _read(option: str, read: Callable[[str], T], given: str | None) -> T | None:
@@ -109,6 +142,12 @@ def _tools(file: str) -> Sequence[Tool]:
     found = tools_in(file)
     Registry(found)  # raises if two have one name
     return found
+
+
+def _tool_settings(private_hosts: tuple[str, ...]) -> ToolSettings:
+    from callsheet.tools.session import ToolSettings
+
+    return ToolSettings(private_hosts=private_hosts)
 
 
 def _handler(name: str) -> Callable[[], Handler]:

@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 from pathlib import PurePath
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from callsheet.acp.permission import PermissionOption
 from callsheet.report.content import ContentLike, DiffContent, ToolCallContent
@@ -79,6 +79,15 @@ class RuntimeCall(CallState):
         except Exception as fault:  # noqa: BLE001 - it must not replace the one that propagates
             self.session.faults.count(str(fault), degraded=1, failed=1)
 
+    def close(self, exc: BaseException | None = None) -> None:
+        """End a call of `session.open_call`, as leaving a scope does. Closing it twice is harmless.
+
+        Args:
+            exc: What ended it, if that was an exception. Without one, a call that has not ended is `failed`,
+                with the reason `abandoned`: end it by `succeed` before.
+        """
+        self.__exit__(None if exc is None else type(exc), exc, None)
+
     async def __aenter__(self) -> Self:
         """Announce the call."""
         self.session.announce(self)
@@ -138,7 +147,7 @@ class RuntimeCall(CallState):
         try:
             with session.lock:
                 if (self.current or self.status) is not _IN_PROGRESS:
-                    session.delivery.commit(self, {"status": _IN_PROGRESS}, self._watch.start())
+                    self._started()
         except Exception as exc:  # noqa: BLE001 - as `safely` does, without its frame
             session.faults.degraded(exc)
 
@@ -355,7 +364,7 @@ class RuntimeCall(CallState):
     # Asking, and calls of its own
 
     async def permission(
-        self, options: Sequence[PermissionOption] | None = None
+        self, options: Sequence[PermissionOption] | None = None, *, scope: str | None = None
     ) -> PermissionOption:
         """Ask the client to approve the call.
 
@@ -364,6 +373,7 @@ class RuntimeCall(CallState):
 
         Args:
             options: The answers to choose from; the usual ones if omitted.
+            scope: What an answer for always applies to, for the report.
 
         Returns:
             The option that was chosen.
@@ -372,13 +382,35 @@ class RuntimeCall(CallState):
             PermissionDenied: The client refused, or could not be asked, or the turn was cancelled.
         """
         try:
-            return await permission.ask(self, options)
+            return await permission.ask(self, options, scope)
         except PermissionDenied as exc:
             if not self.has_ended:
                 self.cancel(str(exc)) if exc.cancelled else self.fail(
                     str(exc), reason=Reason.DENIED
                 )
             raise
+
+    @safely
+    def decided(
+        self,
+        outcome: Literal["allowed", "denied", "cancelled"],
+        by: Literal["user", "mode", "remembered", "settings"],
+        **facts: JsonValue,
+    ) -> None:
+        """Note how it was decided whether the call may run. The next change of its status reports it.
+
+        Args:
+            outcome: What was decided.
+            by: Who or what decided: the user, the session's mode, an earlier answer, or the settings.
+            **facts: What else is known: `option`, `scope`, `askedAt`, `answeredAt`, `waitedMs`.
+        """
+        noted = {"outcome": outcome, "by": by, **facts}
+        decision = {"permission": {key: value for key, value in noted.items() if value is not None}}
+        with self.session.lock:
+            if self.current is _IN_PROGRESS or self.current is _PAUSED:
+                self.session.delivery.commit(self, {}, decision)
+            elif not self.has_ended:
+                self._decision = decision
 
     def call(self, name: str, input: JsonValue = None, **options: Any) -> RuntimeCall:  # noqa: A002
         """Make a call that is part of this one."""

@@ -76,6 +76,8 @@ class CallState:
         self.spec: CallSpec | None = spec
         self._seconds: float | None = timeout
         self._watch: Stopwatch = Stopwatch(session.clock, session.clock.monotonic())
+        # How it was approved: the next change of its status takes that along.
+        self._decision: JsonObject = EMPTY
 
     @property
     def report(self) -> ToolCallReport:
@@ -108,7 +110,10 @@ class CallState:
 
     def _started(self, since: float | None = None) -> None:
         """Commit that the tool is running, or has run since a monotonic time; under the lock."""
-        self.session.delivery.commit(self, {"status": _IN_PROGRESS}, self._watch.start(since))
+        notes = self._watch.start(since)
+        if self._decision:
+            notes, self._decision = {**(notes or EMPTY), **self._decision}, EMPTY
+        self.session.delivery.commit(self, {"status": _IN_PROGRESS}, notes)
 
     def _change(
         self,
@@ -202,7 +207,7 @@ class CallState:
         """End the call. An end is sent even if what it should show can't be."""
         if self.current is None or self.current.is_final:
             raise self._too_late(ending.status.value)
-        session = self.session
+        session, live = self.session, self.output
         try:
             sealed = session.guard.sealed_result(ending.output, raw)
             if sealed is not None and "truncated" not in self.notes:
@@ -224,6 +229,7 @@ class CallState:
         finally:
             if self.current.is_final:
                 session.ended(self)
+            del live  # until here, its terminal can be looked at
 
     def _last_fields(
         self, items: tuple[ToolCallContent, ...], raw: JsonValue, report: ToolCallReport
@@ -269,6 +275,8 @@ class CallState:
                 notes["redactions"] = known + found
             self.output = None
         self._watch.end(notes)
+        if self._decision:
+            notes |= self._decision
         if ending.reason is not None:
             notes["reason"] = self._reason(ending.reason, status)
         fields["status"] = status

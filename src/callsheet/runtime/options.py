@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from callsheet.runtime.permission import OnPermission
     from callsheet.runtime.sanitizer import GuardSettings
     from callsheet.runtime.session import RuntimeSession
-    from callsheet.runtime.sinks import OnUpdate, Sink
+    from callsheet.runtime.sinks import OnParams, OnUpdate, Sink
 
 _PENDING = ToolCallStatus.PENDING
 
@@ -43,6 +43,7 @@ class SessionOptions(TypedDict, total=False):
     cwd: str | os.PathLike[str]
     locale: str | None
     on_update: OnUpdate | None
+    on_params: OnParams | None
     sinks: Iterable[Sink | OnUpdate]
     peer: Peer | None
     on_permission: OnPermission | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, json
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from callsheet.acp.permission import PermissionOption
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonObject, JsonValue, is_object
 from callsheet.report.report import ToolCallReport
+from callsheet.runtime.clock import to_rfc3339
 from callsheet.runtime.health import PermissionDenied, short_message
 
 if TYPE_CHECKING:
@@ -40,8 +41,10 @@ OnPermission: TypeAlias = Callable[[Question], Awaitable[JsonValue] | JsonValue]
 """A handler that asks the user; may be async. Returns the chosen option's id, or ACP's whole answer."""
 
 
-async def ask(call: RuntimeCall, options: Sequence[PermissionOption] | None) -> PermissionOption:
-    """Ask the client, and return the option by which it approved.
+async def ask(
+    call: RuntimeCall, options: Sequence[PermissionOption] | None, scope: str | None = None
+) -> PermissionOption:
+    """Ask the client, note its answer in the call's report, and return the option by which it approved.
 
     Raises:
         PermissionDenied: The client did not approve, or could not be asked.
@@ -61,6 +64,7 @@ async def ask(call: RuntimeCall, options: Sequence[PermissionOption] | None) -> 
     if size > FRAME_BUDGET:
         raise PermissionDenied(f"{phrase('nobody_to_ask')} ({size} B)")
     await session.flush_client()  # it knows the call before it is asked about it
+    asked = session.clock.time_ns()
     try:
         answer: Any = ask_client(question)
         if hasattr(answer, "__await__"):
@@ -70,7 +74,34 @@ async def ask(call: RuntimeCall, options: Sequence[PermissionOption] | None) -> 
         raise PermissionDenied(f"{phrase('nobody_to_ask')} ({why})") from exc
     if call.has_ended:
         raise PermissionDenied(phrase("undecided"), cancelled=True)
-    return _chosen(answer, question.options, session)
+    try:
+        chosen = _chosen(answer, question.options, session)
+    except PermissionDenied as exc:
+        _note(call, asked, exc.option, scope, "cancelled" if exc.cancelled else "denied")
+        raise
+    _note(call, asked, chosen, scope, "allowed")
+    return chosen
+
+
+def _note(
+    call: RuntimeCall,
+    asked: int,
+    option: PermissionOption | None,
+    scope: str | None,
+    outcome: Literal["allowed", "denied", "cancelled"],
+) -> None:
+    """Note the answer, and how long it took."""
+    answered, clean = call.session.clock.time_ns(), call.session.guard.clean
+    is_for_all = option is not None and option.kind.endswith("_always")
+    call.decided(
+        outcome,
+        "user",
+        option=None if option is None else clean(option.name),
+        scope=clean(scope) if scope and is_for_all else None,
+        askedAt=to_rfc3339(asked),
+        answeredAt=to_rfc3339(answered),
+        waitedMs=max(0, (answered - asked) // 1_000_000),
+    )
 
 
 def _chosen(

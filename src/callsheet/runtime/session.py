@@ -14,7 +14,6 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from concurrent.futures import CancelledError
 from contextlib import suppress
 from threading import RLock, get_ident
 from time import monotonic
@@ -44,7 +43,7 @@ from callsheet.runtime.live_output import Output
 from callsheet.runtime.options import CallOptions, CallSpec, checked_timeout, described, new_report
 from callsheet.runtime.permission import OnPermission
 from callsheet.runtime.sanitizer import GuardSettings, LocalPhrases, Sanitizer
-from callsheet.runtime.sinks import CallbackSink, OnUpdate, Sink
+from callsheet.runtime.sinks import CallbackSink, OnParams, OnUpdate, Sink, params_of
 
 DEAD_AFTER = 30.0
 """Seconds after which a consumer that takes nothing is abandoned."""
@@ -68,6 +67,7 @@ class RuntimeSession:
         additional_directories: Further directories of the workspace.
         locale: The language of titles. Defaults to that of the environment.
         on_update: Receives each ACP `session/update` as bytes, one JSON-RPC line; may be async.
+        on_params: Receives the `params` of each `session/update` as a dict; may be async.
         sinks: More consumers: functions like `on_update`, or `Sink`s for other peers, pipes or reports.
         peer: What the client behind the functions understands.
         on_permission: Asks the client for approval. Without it, nothing is approved.
@@ -91,6 +91,7 @@ class RuntimeSession:
         additional_directories: Sequence[str] = (),
         locale: str | None = None,
         on_update: OnUpdate | None = None,
+        on_params: OnParams | None = None,
         sinks: Iterable[Sink | OnUpdate] = (),
         peer: Peer | None = None,
         on_permission: OnPermission | None = None,
@@ -135,7 +136,9 @@ class RuntimeSession:
         self.loop: asyncio.AbstractEventLoop | None = None
         self._peer: Peer = peer or Peer()
         given = [*([on_update] if on_update else []), *sinks]
-        self._given: list[Sink] = [self._sink(sink) for sink in given]
+        self.sinks: list[Sink] = [self._sink(sink) for sink in given]
+        if on_params is not None:
+            self.sinks.append(CallbackSink(on_params, self._peer, params_of))
         self._on_lost: Callable[[Sink, str], None] | None = on_lost
         # All calls that are live, and those that ended last.
         self.calls: dict[str, CallState] = {}
@@ -163,7 +166,7 @@ class RuntimeSession:
                 ) from None
             self.thread = get_ident()
             shutdown.remember(self)
-            for sink in self._given:
+            for sink in self.sinks:
                 self._attach(sink)
         return self
 
@@ -190,7 +193,7 @@ class RuntimeSession:
             if self.is_closed:
                 return
             self.is_closed = True
-        self._end_calls("closed")
+        self.end_calls("closed")
         problem = await self._last_flush()
         shutdown.forget(self)
         for consumer in self.consumers:
@@ -289,6 +292,24 @@ class RuntimeSession:
             timeout = checked_timeout(timeout, self)
         return self.call_type(self, spec, timeout)
 
+    def open_call(
+        self,
+        name: str,
+        input: JsonValue = None,  # noqa: A002 - the contract's name
+        **options: Unpack[CallOptions],
+    ) -> RuntimeCall:
+        """Announce a call that is no scope, for frameworks that call back at a tool's start and end.
+
+        `succeed`, `fail` and `cancel` end it, and `call.close(exc)` does as leaving a scope with an exception
+        would. A call that is left open is ended with the session.
+
+        Args:
+            name: The tool's name.
+            input: The tool's arguments.
+            options: See `CallOptions`.
+        """
+        return self.call(name, input, **options).__enter__()
+
     def batch(self, title: str = "", *, total: int | None = None, summary: bool = False) -> Batch:
         """Group calls: `async with session.batch("Reading 12 files", total=12) as batch:`.
 
@@ -365,7 +386,8 @@ class RuntimeSession:
             if loop.is_running():
                 there = asyncio.run_coroutine_threadsafe(self._flushed(consumers), loop)
                 return asyncio.wrap_future(there)
-            self._send_now(monotonic() + CLOSING)  # awaiting would never end
+            for consumer in self.consumers:  # awaiting would never end
+                consumer.send_now(monotonic() + CLOSING)
             return None
         for consumer in consumers:
             if (waiting := consumer.flush()) is not None:
@@ -462,27 +484,11 @@ class RuntimeSession:
             with suppress(Exception):
                 self._on_lost(consumer.sink, why)
 
-    def _end_calls(self, why: str) -> None:
+    def end_calls(self, why: str) -> None:
         """End every call that is open: the latest first, so that children end before parents."""
         for call in reversed(list(self.calls.values())):
             if not call.has_ended:
                 cast("RuntimeCall", call).fail(self.phrase(why), reason=Reason.ABANDONED)
-
-    def end_now(self, until: float) -> None:
-        """End every call and send everything at the end of the process, until a monotonic time."""
-        loop = self.loop
-        if loop is not None and loop.is_running() and get_ident() != self.thread:
-            closing = asyncio.run_coroutine_threadsafe(self.close(), loop)
-            with suppress(TimeoutError, CancelledError):
-                closing.result(max(0.0, until - monotonic()))
-            return
-        self.is_closed = True
-        self._end_calls("interrupted")
-        self._send_now(until)
-
-    def _send_now(self, until: float) -> None:
-        for consumer in self.consumers:
-            consumer.send_now(until)
 
     def mute(self) -> None:
         """Send nothing more: this is a forked child, and the pipes belong to its parent."""

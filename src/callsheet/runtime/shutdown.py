@@ -6,9 +6,12 @@ nothing more.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
+from concurrent.futures import CancelledError
 from contextlib import suppress
+from threading import get_ident
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -32,12 +35,26 @@ def forget(session: RuntimeSession) -> None:
     _open.pop(id(session), None)
 
 
+def end_now(session: RuntimeSession, until: float) -> None:
+    """End every call of a session and send everything, until a monotonic time."""
+    loop = session.loop
+    if loop is not None and loop.is_running() and get_ident() != session.thread:
+        closing = asyncio.run_coroutine_threadsafe(session.close(), loop)
+        with suppress(TimeoutError, CancelledError):
+            closing.result(max(0.0, until - monotonic()))
+        return
+    session.is_closed = True
+    session.end_calls("interrupted")
+    for consumer in session.consumers:
+        consumer.send_now(until)
+
+
 @atexit.register
 def _end() -> None:
     until = monotonic() + PATIENCE
     for session in list(_open.values()):
         with suppress(Exception):  # one must not keep the others from their end
-            session.end_now(until)
+            end_now(session, until)
     _open.clear()
 
 

@@ -24,8 +24,11 @@ from itertools import islice
 from time import monotonic
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+import msgspec
+
 from callsheet.acp.peer import Peer
 from callsheet.report.errors import InvalidValue
+from callsheet.report.json import JsonObject
 
 
 @runtime_checkable
@@ -53,15 +56,40 @@ OnUpdate: TypeAlias = Callable[[bytes], object]
 """A function, plain or async, that takes one line."""
 
 
-class CallbackSink:
-    """Calls a function with each line, on the session's event loop. It may be async; it must not block."""
+OnParams: TypeAlias = Callable[[JsonObject], object]
+"""A function, plain or async, that takes the `params` of one `session/update`."""
 
-    def __init__(self, callback: OnUpdate, peer: Peer | None = None) -> None:
+
+def params_of(line: bytes) -> JsonObject:
+    """Return the `params` of a line."""
+    return msgspec.json.decode(line)["params"]
+
+
+class CallbackSink:
+    """Calls a function with each line, on the session's event loop. It may be async; it must not block.
+
+    The next line is sent when the function has returned, or what it returned was awaited. So an async
+    function that waits for a slow client holds up nothing but its own lines, which are merged meanwhile.
+
+    Args:
+        callback: The function.
+        peer: What the client behind it understands.
+        convert: What the function gets of a line, if not the line itself.
+    """
+
+    def __init__(
+        self,
+        callback: Callable[[Any], object],
+        peer: Peer | None = None,
+        convert: Callable[[bytes], Any] | None = None,
+    ) -> None:
         if not callable(callback):
             kind = type(callback).__name__
             raise InvalidValue(f"sink: expected a function or a Sink, got {kind}")
         self.peer: Peer | None = Peer() if peer is None else peer
         self._callback: OnUpdate = callback
+        if convert is not None:
+            self._callback = lambda line: callback(convert(line))
         self._is_async: bool = iscoroutinefunction(callback)
 
     def send(self, items: deque[Any]) -> Awaitable[None] | None:

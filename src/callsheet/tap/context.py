@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from hashlib import sha256
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -72,7 +73,8 @@ class Context(Struct, eq=False):
     `send` receives lines for the client, `send_request` permission requests with the id of their session,
     `pass_on` lines of messages that the tap could not complete, and `failed` the exceptions of its own code.
     The pipeline sets them. `store` stores a call in the history. `epoch` is the time of day, in seconds, at
-    time 0; it is None where that is unknown, as in a recording.
+    time 0; it is None where that is unknown, as in a recording. Of a recording without times, `has_times` is
+    false: how long a call took is not known.
     """
 
     settings: TapSettings
@@ -83,6 +85,7 @@ class Context(Struct, eq=False):
     failed: Callable[[Exception], None] = _raise
     store: StoreCall | None = None
     epoch: float | None = None
+    has_times: bool = True
     spill: SpillStore | bool = True
     used: SeenIds = field(default_factory=SeenIds)
     """The ids of calls that the client knows, of all sessions."""
@@ -147,6 +150,10 @@ class TappedCall(Struct, eq=False, kw_only=True):
     """When it was done, if its end was sent later."""
     is_history: bool = False
     """Whether it was done in a replay."""
+    asked: float | None = None
+    """When the user was asked about it."""
+    decision: JsonObject = field(default_factory=dict[str, Any])
+    """The note on the user's answer, until it is sent."""
     deadline: Reason | None = None
     """Why the tap will end it if the agent does not, if so."""
 
@@ -224,10 +231,15 @@ _LONGEST = MAX_ID_CHARS - 16
 """Characters of an id that is left as it is: a number may have to be added."""
 
 
+_UNTRUSTED = frozenset((*WIRE_NOTES, "permission", "repaired"))
+
+
 def own_notes(
     reported: JsonObject, ids: Ids, status: ToolCallStatus | None, key: str
 ) -> JsonObject:
     """Return those of an agent's own `callsheet` notes on a call that can be relied on.
+
+    Who approved a call, and what was repaired, only the tap itself says: it has seen that.
 
     Args:
         reported: The notes as the agent sent them.
@@ -235,7 +247,7 @@ def own_notes(
         status: The status that the call has now.
         key: The id by which the client knows the call.
     """
-    notes = {key: value for key, value in reported.items() if key not in WIRE_NOTES}
+    notes = {key: value for key, value in reported.items() if key not in _UNTRUSTED}
     if status is not ToolCallStatus.FAILED or notes.get("reason") not in _REASONS:
         notes.pop("reason", None)
     if not _is_cut(notes.get("truncated")):

@@ -7,9 +7,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from callsheet.history.rows import Origin, name_and_version
 from callsheet.observe.model import Json, many, obj, text
 from callsheet.report.json import JsonObject
 from callsheet.report.terminal import CallRecord
+from callsheet.report.usage import TokenUsage
 from callsheet.runtime.sanitizer import Sanitizer
 from callsheet.tap.passthrough import StoreText
 
@@ -40,7 +42,12 @@ class HistorySink:
     ) -> None:
         self._make: Callable[[], History] = make
         self._history: History | None = None
-        self._info: JsonObject = {"source": "tap", "command": command}
+        self.agent: str = ""
+        """The agent's name and version, once it has said them."""
+        self.client: str = ""
+        """The client's name and version, once it has said them."""
+        self._source: str = "tap"
+        self._info: JsonObject = {"command": command}
         self._warn_once: Callable[[str], None] | None = warn
         self._logs: dict[str, SessionLog] = {}
         self._message: tuple[str, str, str] = ("", "", "")
@@ -63,6 +70,20 @@ class HistorySink:
         if title:
             name = sanitizer.clean(title)
             self._write(session, cwd, lambda log: log.name(name))
+
+    def begin_turn(self, session: str, cwd: str, trace: str | None = None) -> str:
+        """Begin a turn: what comes now belongs to it. Return its key; empty if the history fails."""
+        keys: list[str] = []
+        self._write(session, cwd, lambda log: keys.append(log.begin_turn(trace)))
+        return "".join(keys)
+
+    def set_usage(self, session: str, cwd: str, usage: TokenUsage) -> None:
+        """Store what the turn that runs, or else the last one, has used so far."""
+        self._write(session, cwd, lambda log: log.set_usage(usage))
+
+    def end_turn(self, session: str, cwd: str, reason: str | None, usage: TokenUsage) -> None:
+        """End the turn that runs."""
+        self._write(session, cwd, lambda log: log.end_turn(reason, usage))
 
     def update(self, session: str, cwd: str, update: Json) -> StoreText | None:
         """Store a message as the client is shown it, and return a function that stores its next pieces."""
@@ -106,7 +127,10 @@ class HistorySink:
 
     def _write(self, session: str, cwd: str, write: Write) -> None:
         try:
-            write(self._logs.get(session) or self._begin(session, cwd))
+            log = self._logs.get(session) or self._begin(session, cwd)
+            if not log.is_described:  # a client may prompt before the agent has answered anything
+                log.describe(cwd, {}, self._origin())
+            write(log)
         except Exception as exc:  # noqa: BLE001 - the session goes on without a history
             self._failed(exc)
 
@@ -118,11 +142,22 @@ class HistorySink:
         # come after all of that, without a query for the last position.
         position = int(time.time() * 1e6)
         log = self._logs[session] = self._history.session(
-            session, cwd=cwd, info=self._info, position=position
+            session, cwd=cwd, info=self._info, origin=self._origin(), position=position
         )
         if len(self._logs) > MOST_LOGS:
             del self._logs[next(iter(self._logs))]
         return log
+
+    def _origin(self) -> Origin:
+        agent, version = name_and_version(self.agent)
+        client, client_version = name_and_version(self.client)
+        return Origin(
+            agent=agent,
+            agent_version=version,
+            client=client,
+            client_version=client_version,
+            source=self._source,
+        )
 
     def _failed(self, exc: Exception) -> None:
         warn, self._warn_once = self._warn_once, None

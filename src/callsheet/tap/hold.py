@@ -27,7 +27,8 @@ Nothing here reads a clock. Times are passed in, in seconds, so a recording is r
 it would have been live.
 
 The tap also ends calls that their agents never end (`ENDS`): an agent has `DENIED` or `CANCELLED`
-seconds to do so itself, and the end of the turn is the last moment for all others.
+seconds to do so itself, and the end of the turn is the last moment for all others. A turn that has spent
+its budget has `CANCELLED` seconds, too.
 """
 
 from __future__ import annotations
@@ -101,6 +102,8 @@ class Why(IntEnum):
     """What a view's resend budget held back."""
     INPUT = 8
     """A raw input that grows, for the rest of it."""
+    BUDGET = 9
+    """A turn that is stopped because of its cost, for its agent to end it."""
 
 
 Act = Callable[[float], object]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from callsheet.tap.pipeline import Pipeline
     from callsheet.tap.recording import RecordingWriter
     from callsheet.tap.stats import Account
+    from callsheet.telemetry.budget import CostBudget
 
 
 class Driver:
@@ -143,6 +144,9 @@ def tap(
     history: Callable[[], History] | None = None,
     record: str | None = None,
     between: Between | None = None,
+    notice: bool = False,
+    budget: CostBudget | None = None,
+    started: Callable[[], object] | None = None,
 ) -> tuple[int, Account | None]:
     """Run an agent behind a tap until it ends.
 
@@ -152,6 +156,9 @@ def tap(
         history: Opens the history in which to store what the client is shown; None to store nothing.
         record: A file to record the traffic to, or a directory; None to record nothing.
         between: What started the agent already, if it was started.
+        notice: Whether the first session of this agent behind a tap says that it is tapped.
+        budget: What each session may cost.
+        started: Called when the agent is started.
 
     Returns:
         The agent's exit code and the counts of what was done. If the agent can't be started, what a shell
@@ -164,23 +171,39 @@ def tap(
         return exc.exit_code, None
     from callsheet.tap.context import Context
     from callsheet.tap.history_sink import HistorySink
+    from callsheet.tap.notice import Notice, claim_first
     from callsheet.tap.pipeline import Pipeline
     from callsheet.tap.recording import RecordingWriter, path_in
+    from callsheet.tap.span_sink import SpanSink
     from callsheet.tap.stats import Account  # imported late, while the agent starts
+    from callsheet.telemetry import is_on
 
     name = os.path.basename(command[0])  # noqa: PTH119 - pathlib takes long to import
     account = Account()
     with ExitStack() as stack:
-        recorder = sink = None
+        recorder = sink = spans = None
         if history is not None:
             sink = HistorySink(history, name, warn)
             stack.callback(sink.close)
+        if is_on():
+            spans = SpanSink()
+            stack.callback(spans.close)
         if record is not None:
             recorder = RecordingWriter(path_in(record, command[0]), warn=warn)
             stack.callback(recorder.close)
         context = Context(settings, account, epoch=time.time())
-        driver = Driver(Pipeline(context, warn, sink), recorder)
+        said = Notice(
+            lambda: context.describer(None).phrase("tap_notice"), partial(claim_first, command)
+        )
+        pipeline = Pipeline(context, warn, sink, said if notice else None, budget, spans)
+        driver = Driver(pipeline, recorder)
         context.epoch = time.time() - driver.now()  # the driver's clock has started later
+        if started is not None:
+            started()
+        if budget is not None:
+            from callsheet.telemetry.prices import load
+
+            load()  # so that no turn has to wait for it
         return between.serve(driver), account
 
 

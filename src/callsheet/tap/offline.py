@@ -10,17 +10,17 @@ from typing import BinaryIO
 
 import msgspec
 
-from callsheet.observe.lines import Direction, RecordedLine, Sender, encode_line, read_lines
+from callsheet.observe.lines import Direction, RecordedLine, Sender, encode_line, is_rpc, read_lines
 from callsheet.runtime.spill_store import SpillStore
 from callsheet.tap.context import TapSettings
 from callsheet.tap.stats import Account
 
 from .context import Context
+from .history_sink import HistorySink
 from .pipeline import Pipeline
 
 _encode = msgspec.json.Encoder().encode
 _DIRECTIONS: dict[Sender, Direction] = {"client": "client->agent", "agent": "agent->client"}
-_OF_MESSAGES = frozenset(("jsonrpc", "method", "result", "error"))
 
 PRECISE = 1e-6
 """Seconds to which times in recordings are exact. A line may have come just when something was due."""
@@ -29,24 +29,45 @@ PRECISE = 1e-6
 class Repairs:
     """Repair one recording: lines in, lines out.
 
+    Args:
+        settings: What is repaired.
+        spill: Where what does not fit is written to.
+        history: Stores what the client is shown.
+        epoch: The time of day at time 0, in seconds since 1970, if it is known.
+
     Attributes:
         account: Counts of what was done.
         messages: How many messages could be read. A file without any is no recording.
+        cut_at: The number of the last line, if that breaks off in the middle.
         faults: Warnings about failures of the tap itself.
     """
 
-    def __init__(self, settings: TapSettings, spill: SpillStore | bool = True) -> None:
+    def __init__(
+        self,
+        settings: TapSettings,
+        spill: SpillStore | bool = True,
+        *,
+        history: HistorySink | None = None,
+        epoch: float | None = None,
+    ) -> None:
         self.account: Account = Account()
         self.messages: int = 0
+        self.cut_at: int | None = None
         self.faults: list[str] = []
-        tap = Context(settings, self.account, spill=spill)
-        self._pipeline: Pipeline = Pipeline(tap, self.faults.append)
+        self._tap: Context = Context(settings, self.account, spill=spill, epoch=epoch)
+        self._pipeline: Pipeline = Pipeline(self._tap, self.faults.append, history)
         self._now: float = 0.0
         self._is_wrapped: bool = False
+
+    @property
+    def now(self) -> float:
+        """The time in the recording."""
+        return self._now
 
     def repaired(self, stream: BinaryIO) -> Iterator[bytes]:
         """Yield the lines of a recording, repaired."""
         for line in read_lines(stream):
+            self.cut_at = line.number if line.fault == "cut" else None
             yield from self._one(line)
         yield from self._until(None)
         self._pipeline.agent_gone(self._now)
@@ -57,7 +78,8 @@ class Repairs:
         if message is None:
             yield from self._as_it_is(line)
             return
-        self.messages += not _OF_MESSAGES.isdisjoint(message)
+        self.messages += is_rpc(message)
+        self._tap.has_times = line.time is not None
         if line.time is not None:
             yield from self._until(line.time)
             self._now = max(self._now, line.time)

@@ -16,9 +16,10 @@ from msgspec import Struct
 from callsheet.acp import v1, v2
 from callsheet.acp.codec import KEYS, as_dict
 from callsheet.observe.model import ApprovalRequest, Json, ObservedCall, obj, text
+from callsheet.report.json import JsonObject
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason
-from callsheet.tap.context import TappedCall
+from callsheet.tap.context import Context, TappedCall
 from callsheet.tap.passthrough import PERMISSION, with_ids
 from callsheet.tap.repair.names import is_bare
 
@@ -91,6 +92,23 @@ def was_only_allowed(call: ObservedCall) -> bool:
 def was_never_allowed(call: ObservedCall) -> bool:
     """Whether the user was asked about a call and never approved it: it has not run."""
     return call.denied is not None and all(one.outcome != "allowed" for one in call.questions)
+
+
+def decision_note(
+    mine: TappedCall, question: ApprovalRequest, tap: Context, now: float
+) -> JsonObject:
+    """Return the note on the user's answer: what it was, and how long it took."""
+    option = text(question.chosen.get("name"))
+    outcome = {"allowed": "allowed", "rejected": "denied"}.get(question.outcome or "", "cancelled")
+    note: JsonObject = {"outcome": outcome, "by": "user"}
+    if option:
+        note["option"] = option
+    if mine.asked is not None and tap.has_times:
+        asked, answered = tap.time(mine.asked), tap.time(now)
+        if asked is not None:
+            note |= {"askedAt": asked, "answeredAt": answered}
+        note["waitedMs"] = max(0, round((now - mine.asked) * 1000))
+    return note
 
 
 class HeldRequest(Struct, eq=False):

@@ -31,9 +31,11 @@ from callsheet.observe.events import (
     PermissionAsked,
     PermissionDecided,
     TerminalUpdated,
+    TurnBegan,
     TurnEnded,
     UpdateApplied,
     UpdateArrived,
+    UsageChanged,
 )
 from callsheet.observe.lines import RecordedLine, Sender
 from callsheet.observe.model import (
@@ -41,20 +43,27 @@ from callsheet.observe.model import (
     Json,
     ObservedConnection,
     ObservedSession,
+    ObservedTurn,
     SeenIds,
     obj,
     text,
 )
 from callsheet.observe.tracker import CALLS, TERMINALS, Tracker
+from callsheet.observe.usage import CARRIERS
+from callsheet.report.terminal import CallRecord
 from callsheet.runtime.health import Faults
 from callsheet.runtime.sanitizer import LocalPhrases
 from callsheet.tap.context import Context
 from callsheet.tap.history_sink import HistorySink
 from callsheet.tap.hold import Waits, is_late
+from callsheet.tap.notice import Notice
 from callsheet.tap.passthrough import PERMISSION, Messages, StoreText, is_invisible, parse_line
 from callsheet.tap.permissions import is_blind
+from callsheet.tap.span_sink import SpanSink
 from callsheet.tap.stats import Account
 from callsheet.tap.tapped_session import TappedSession
+from callsheet.tap.turns import Turns
+from callsheet.telemetry.budget import CostBudget
 
 _encode = msgspec.json.Encoder().encode
 
@@ -75,11 +84,18 @@ class Pipeline:
     """One tap, between one client and one agent.
 
     `warn` receives a message about the first failure of the tap's own code. `history`, if there is one,
-    stores what the client is shown.
+    stores what the client is shown. `notice` says that the agent is tapped. `budget` is what each session
+    may cost. `spans`, if there are any, get calls and turns.
     """
 
     def __init__(
-        self, tap: Context, warn: Callable[[str], None], history: HistorySink | None = None
+        self,
+        tap: Context,
+        warn: Callable[[str], None],
+        history: HistorySink | None = None,
+        notice: Notice | None = None,
+        budget: CostBudget | None = None,
+        spans: SpanSink | None = None,
     ) -> None:
         self.to_agent: list[bytes] = []
         self.to_client: list[bytes] = []
@@ -98,8 +114,11 @@ class Pipeline:
         # The method to which the current message is a response.
         self._answers: str | None = None
         self._sanitizer = tap.sanitizer(LocalPhrases(tap.describer(None)), Faults(strict=False))
+        self._notice: Notice | None = notice
         self._history: HistorySink | None = history
-        tap.store = None if history is None else history.call
+        self._spans: SpanSink | None = spans
+        self._turns: Turns = Turns(tap, self._waits, warn, self._sanitizer, history, spans, budget)
+        tap.store = self._store_call if history is not None or spans is not None else None
         store = None if history is None else self._store_message
         self._messages: Messages = Messages(
             self._sanitizer.redactor, tap.account, tap.send, self._waits, store
@@ -129,6 +148,13 @@ class Pipeline:
             self.to_agent.append(line)
             return
         self.release_requests(now)
+        if refusal := self._turns.refusal(message):
+            params = obj(message.get("params"))
+            key = text(params.get("sessionId")) or ""
+            if self._history is not None:
+                self._history.prompt(key, self._cwd(key), params, self._sanitizer)
+            self._tell(key, refusal)
+            return
         try:
             self._track(line, message, "client", now)
             line = self._for_agent(line, message)
@@ -152,12 +178,26 @@ class Pipeline:
             self.release_requests(now)
             self.to_client.append(line)
             return
+        if self._turns.drops(message):
+            return
         try:
+            if self._notice is not None:
+                self._give_notice(self._notice, message)
             if not (_may_matter(line) and self._track(line, message, "agent", now)):
                 self._pass_on(line, message, now)
         except Exception as exc:  # noqa: BLE001
             self._failed(exc)
             self.to_client.append(self._cleaned(line, message))
+
+    def _give_notice(self, notice: Notice, message: Json) -> None:
+        """Say that the agent is tapped, if that is due before this message."""
+        key = text(obj(message.get("params")).get("sessionId")) or ""
+        line = notice.before(message, self._tracker.sessions.get(key))
+        if notice.is_over:
+            self._notice = None
+        if line:
+            self._messages.end(key)
+            self.to_client.append(line)
 
     def _cleaned(self, line: bytes, message: Json) -> bytes:
         """Return a line that the tap failed on: without secrets, unless that fails, too."""
@@ -226,6 +266,7 @@ class Pipeline:
                 session.gone(now)
             except Exception as exc:  # noqa: BLE001
                 self._failed(exc)
+        self._turns.end_all()
         self._messages.end_all()
 
     # What is tracked
@@ -237,23 +278,39 @@ class Pipeline:
         self._number += 1
         self._line = line
         is_done = False
+        turns: list[ObservedTurn] = []
         for event in self._tracker.feed(
             RecordedLine(self._number, len(line), message, sender, now)
         ):
             is_done = self._on_event(event, message, now) or is_done
+            if isinstance(event, (TurnBegan, UsageChanged, TurnEnded)):
+                turns.append(event.turn)
+                if isinstance(event, TurnBegan):
+                    self._turns.begin(event.turn, obj(message.get("params")).get("_meta"))
             if is_done and event.__class__ is UpdateArrived:
                 break  # it is late, or belongs to another session
         if self._tracker.connection is not self._connection:  # the agent was started again
             self._connection = self._tracker.connection
             for key in list(self._sessions):
                 self._drop(key, now, "interrupted")
+            self._turns.end_all()
             self._tap.used = SeenIds()
+        self._note_names()
         if sender == "client":
             self._of_client(message, now)
         elif is_done or _is_about_calls(message) or message.get("method") == PERMISSION:
             self.account.received += len(line)
             self.account.sent += 0 if is_done else len(line)
+        for turn in turns:
+            self._turn_changed(turn, now)
         return is_done
+
+    def _note_names(self) -> None:
+        if self._history is not None:
+            self._history.agent = self._connection.agent
+            self._history.client = self._connection.client
+        if self._spans is not None:
+            self._spans.agent = self._connection.agent
 
     def _of_client(self, message: Json, now: float) -> None:
         method, params = message.get("method"), obj(message.get("params"))
@@ -286,6 +343,13 @@ class Pipeline:
         if theirs == key:
             return line
         return _encode({**message, "params": {**params, "toolCallId": theirs}}) + b"\n"
+
+    def _store_call(self, session: str, cwd: str, record: CallRecord) -> None:
+        """Store a call as the client is shown it, and pass it on to who makes spans."""
+        if self._history is not None:
+            self._history.call(session, cwd, record)
+        if self._spans is not None:
+            self._spans.call(session, record)
 
     def _store_message(self, message: Json) -> StoreText | None:
         """Store what the client is shown. What a replay shows again is stored already."""
@@ -369,6 +433,25 @@ class Pipeline:
                 pass
         return False
 
+    def _turn_changed(self, turn: ObservedTurn, now: float) -> None:
+        """React to what the last message has shown of a turn, now that its calls are up to date."""
+        self._turns.changed(turn)
+        session = turn.session
+        self._tell(session.id, self._turns.count(turn, now))
+        stopped = self._turns.stop(session.turn)
+        if stopped is not None and session.turn is not None:
+            reason, cancel = stopped
+            self._tell(session.id, reason)
+            self.to_agent.append(_encode(cancel) + b"\n")
+            self._turns.end_soon(session.turn, now, self.from_agent)
+            self._track(self.to_agent[-1], cancel, "client", now)
+
+    def _tell(self, session: str, line: bytes) -> None:
+        """Send the client a message of the tap's own."""
+        if line:
+            self._messages.end(session)
+            self.to_client.append(line)
+
     def _update_arrived(self, event: UpdateArrived, message: Json, now: float) -> bool:
         if event.elsewhere is not None:  # it is about another session's call, and belongs there
             params = obj(message["params"])
@@ -412,4 +495,5 @@ def _may_matter(line: bytes) -> bool:
         or b"terminal_" in line
         or b"cancel_request" in line
         or b"subagent_update" in line
+        or any(carrier in line for carrier in CARRIERS)
     )

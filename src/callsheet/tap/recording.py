@@ -139,7 +139,8 @@ class RecordingWriter:
 
     def _run(self) -> None:
         try:
-            self._file = _create(self._path)
+            if not _is_filled(self._path):  # else it stays as it is until there is a message
+                self._file = _create(self._path)
             while not self._closing.wait(GATHER):
                 self._write_waiting()
             self._write_waiting()
@@ -180,6 +181,9 @@ class RecordingWriter:
 
     def _write_out(self, parts: list[bytes]) -> None:
         """Write parts, which end with a line."""
+        if self._file < 0 and parts:
+            self._warn(f"{self._path}: the recording that was there is replaced")
+            self._file = _create(self._path)
         big = any(len(part) > BATCH for part in parts)
         for data in parts if big else (b"".join(parts),):
             rest = memoryview(data)
@@ -195,6 +199,15 @@ class RecordingWriter:
         if self._file >= 0:
             with suppress(OSError):  # so that the file ends with a whole line
                 os.ftruncate(self._file, self._written)
+
+
+def _is_filled(path: str) -> bool:
+    """Return whether there is a file with something in it."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - pathlib takes long to import
+    except OSError:
+        return False
+    return S_ISREG(found.st_mode) and found.st_size > 0
 
 
 def _create(path: str) -> int:

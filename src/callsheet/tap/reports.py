@@ -123,6 +123,8 @@ class Reports:
             return notes
         if (ended := self._tap.time(now)) is not None:
             notes["endedAt"] = ended
+        if not self._tap.has_times:
+            return notes
         if not was_never_allowed(mine.call):
             began = mine.began if mine.ran is None else mine.ran
             notes["durationMs"] = max(0, round((now - began) * 1000))
@@ -182,6 +184,7 @@ class Reports:
             changes["notes"] = change.notes
         if not (steps or changes or extra):
             return  # nothing is new in it
+        _add_decision(mine, changes)
         is_held = self.outbox.held(mine.id)
         if is_held:
             # Some agents report that a call runs as soon as its model writes the first argument.
@@ -244,6 +247,13 @@ def _lacks_command(report: ToolCallReport) -> bool:
     """Whether the input of a shell lacks the command so far."""
     needs, arguments = needs_of(report.name), obj(report.raw_input)
     return bool(needs) and bool(arguments) and arguments.keys().isdisjoint(needs)
+
+
+def _add_decision(mine: TappedCall, changes: JsonObject) -> None:
+    """Let a change take along how the call was approved."""
+    if mine.decision:
+        changes["notes"] = {"permission": mine.decision, **changes.get("notes", {})}
+        mine.decision = {}
 
 
 def _status(reported: str | None) -> ToolCallStatus | None:

@@ -41,21 +41,22 @@ class Account(Struct):
 
 
 _WORDS = {
-    "title": "bare titles replaced",
-    "name": "tools named",
-    "kind": "kinds found",
-    "input": "inputs restored",
-    "locations": "calls given locations",
-    "paths": "calls given absolute paths",
-    "content": "contents put right",
-    "status": "statuses put right",
-    "end": "calls ended that were left open",
-    "announcement": "announcements made up",
-    "repeated": "repeated announcements made updates",
-    "question": "requests for permission made whole",
-    "id": "ids kept apart",
-    "session": "updates under the wrong session moved",
+    "title": ("bare title replaced", "bare titles replaced"),
+    "name": ("tool named", "tools named"),
+    "kind": ("kind found", "kinds found"),
+    "input": ("input restored", "inputs restored"),
+    "locations": ("call given locations", "calls given locations"),
+    "paths": ("call given absolute paths", "calls given absolute paths"),
+    "content": ("content put right", "contents put right"),
+    "status": ("status put right", "statuses put right"),
+    "end": ("call ended that was left open", "calls ended that were left open"),
+    "announcement": ("announcement made up", "announcements made up"),
+    "repeated": ("repeated announcement made an update", "repeated announcements made updates"),
+    "question": ("request for permission made whole", "requests for permission made whole"),
+    "id": ("id kept apart", "ids kept apart"),
+    "session": ("update under the wrong session moved", "updates under the wrong session moved"),
 }
+"""What was repaired: of one call, and of several."""
 
 
 def table(account: Account, by: str = "tap") -> str:
@@ -68,17 +69,27 @@ def table(account: Account, by: str = "tap") -> str:
     if account.is_empty:
         return ""
     repaired = sorted(account.repaired.items(), key=lambda item: (-item[1], item[0]))
-    rows = [(f"{count:,}", _WORDS.get(key, key)) for key, count in repaired]
-    rows += [(f"{count:,}", f"{key} updates left out") for key, count in account.dropped.items()]
-    rows.append((f"{account.hidden:,}", "secrets hidden"))
-    if account.cut:
-        rows.append((f"{account.cut:,}", "values cut, the rest kept in files"))
+    counts = [(count, *_WORDS.get(key, (key, key))) for key, count in repaired]
+    counts += [
+        (count, f"{key} update left out", f"{key} updates left out")
+        for key, count in account.dropped.items()
+    ]
+    counts.append((account.hidden, "secret hidden", "secrets hidden"))
+    rest = "cut, the rest kept in"
+    counts.append((account.cut, f"value {rest} a file", f"values {rest} files"))
+    rows = [_row(*one) for one in counts if one[0]]
     if account.received:
         received, sent = bytes_text(account.received), bytes_text(account.sent)
         rows.append((received, f"about calls from the agent, {sent} to the client"))
     if account.faults:
-        words = f"messages passed on unread: {account.first_fault}"
-        rows.append((f"{account.faults:,}", words))
-    width = max(len(count) for count, _ in rows)
+        unread = f"passed on unread: {account.first_fault}"
+        rows.append(_row(account.faults, f"message {unread}", f"messages {unread}"))
+    width = max((len(count) for count, _ in rows), default=0)
     lines = [f"  {count:>{width}}  {what}" for count, what in rows]
     return "\n".join([f"callsheet {by}: {plural(account.calls, 'call')}", *lines, ""])
+
+
+def _row(count: int, noun: str, nouns: str) -> tuple[str, str]:
+    """Return a count and what it counts, as two columns."""
+    number, _, what = plural(count, noun, nouns).partition(" ")
+    return number, what

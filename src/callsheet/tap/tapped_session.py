@@ -46,6 +46,7 @@ from callsheet.tap.hold import (
 from callsheet.tap.permissions import (
     HeldRequest,
     complete_request,
+    decision_note,
     is_blind,
     shows_the_same,
     was_only_allowed,
@@ -178,6 +179,7 @@ class TappedSession:
         if not shows_the_same(made, question.tool_call):
             mine.repaired.add("question")
         self._tap.send_request(self.session.id, made)
+        mine.asked = now
         return True
 
     def _clean(self, reported: Json) -> Json:
@@ -188,6 +190,7 @@ class TappedSession:
         mine = self._open.get(question.call) if question.call is not None else None
         if mine is None:
             return
+        mine.decision = self._clean(decision_note(mine, question, self._tap, now))
         if mine.call.denied is not None:
             self._end_later(mine, now + DENIED, why_denied(mine.call))
             return

@@ -69,7 +69,7 @@ class Checker:
         if kind == "required":
             missing = str(error.kind.property).strip('"')
             wanted = expected(_resolve(self._schema, properties.get(missing, {})))
-            message = f"missing argument {missing}{f' of {where}' if where else ''} ({wanted})"
+            message = f"missing argument: {f'{where}.' if where else ''}{missing} ({wanted})"
             return message if where or arguments else f"{message}; {self._wanted()}"
         got = _shown(error.instance)
         return f"{where or 'the arguments'}: expected {expected(schema)}, got {got}"
@@ -94,7 +94,7 @@ def _key(name: str) -> str:
 
 
 _TYPE_NAMES = {
-    "string": "text",
+    "string": "a string",
     "integer": "a whole number",
     "number": "a number",
     "boolean": "true or false",

@@ -18,10 +18,12 @@ from functools import partial
 from math import inf
 from pathlib import Path
 from time import monotonic
+from traceback import format_exception
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from callsheet.report.errors import InvalidValue
 from callsheet.report.json import JsonObject, is_object
+from callsheet.report.status import Reason
 from callsheet.runtime.clock import to_rfc3339
 from callsheet.runtime.health import SessionClosed
 from callsheet.runtime.options import CallSpec
@@ -427,7 +429,16 @@ class Executor:
             except Exception as exc:  # noqa: BLE001 - a value that is no result is a failure of the tool
                 problem = exc
         error = to_error(problem, run.why)
+        if error.reason is Reason.EXCEPTION and self._session.on_exception is not None:
+            self._show(problem, self._session.on_exception)
         return call.error(error, output=error.output or "".join(run.output)), error
+
+    def _show(self, problem: BaseException, show: Callable[[str], object]) -> None:
+        """Show where an exception comes from, to the tool's author."""
+        try:
+            show(self._session.guard.clean("".join(format_exception(problem))))
+        except Exception as exc:  # noqa: BLE001 - the call must end
+            self._session.faults.count(f"on_exception: {exc!r}", failed=1)
 
 
 async def _off_loop(work: Callable[[], object]) -> None:

@@ -50,6 +50,11 @@ class PermissionScope(NamedTuple):
     form: Literal["this", "edits", "exactly"]
     name: str = ""
 
+    @property
+    def shown(self) -> str:
+        """How a report names it."""
+        return self.name or {"edits": "edits", "exactly": "exactly this call"}.get(self.form, "")
+
     def options(self, call: Call) -> list[PermissionOption]:
         """Return the answers to choose from."""
         phrase = call.session.phrase
@@ -174,9 +179,11 @@ class Permissions:
         is_edit = tool.kind in _EDITS and bool(tool.writes) and not triggers
         edits = self.mode == "edits" and is_edit
         if not beyond and (self.mode == "allow" or edits):
+            call.decided("allowed", "mode", option=self.mode)
             return True
         nobody = call.session.on_permission is None  # there is no handler to ask the user with
         if self.mode == "deny" or (beyond and nobody):
+            call.decided("denied", "mode" if self.mode == "deny" else "settings", option=self.mode)
             if beyond:
                 raise outside(*beyond[0], call.workspace)
             raise NotPermitted(f"{tool.name} is not permitted in this session")
@@ -185,6 +192,9 @@ class Permissions:
     def _is_answered(self, call: Call, scope: PermissionScope) -> bool:
         """Return whether the scope was always allowed before. Raise if it was always rejected."""
         known = self._answers.get(scope.key)
+        if known is not None:
+            outcome = "allowed" if known else "denied"
+            call.decided(outcome, "remembered", scope=call.session.guard.command(scope.shown))
         if known is False:
             raise NotPermitted(call.session.phrase("denied"))
         return known is True
@@ -214,7 +224,7 @@ class Permissions:
 
     async def _answer(self, call: Call, scope: PermissionScope) -> None:
         try:
-            chosen = await call.permission(scope.options(call))
+            chosen = await call.permission(scope.options(call), scope=scope.shown)
         except PermissionDenied as exc:
             if exc.option is not None and exc.option.kind == "reject_always":
                 self._remember(scope, allowed=False)

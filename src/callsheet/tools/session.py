@@ -17,6 +17,7 @@ from callsheet.runtime.call_state import CallState
 from callsheet.runtime.endings import Ending
 from callsheet.runtime.options import CallOptions, Links, SessionOptions
 from callsheet.runtime.session import RuntimeSession
+from callsheet.telemetry import session_sink
 from callsheet.tools.path_locks import PathClaim
 from callsheet.tools.permissions import MODES, Mode, Permissions
 from callsheet.tools.tool import Registry
@@ -29,6 +30,8 @@ from .tool import Tool
 from .workspace import FileMemory, Workspace
 
 if TYPE_CHECKING:
+    from callsheet.telemetry.otel import OtelSink
+
     from .mcp.config import McpServer
     from .mcp.servers import McpServers
 
@@ -144,7 +147,7 @@ class Session(RuntimeSession):
     Args:
         session_id: The id of the session; see `callsheet.runtime.session.RuntimeSession`.
         tools: Your own tools, in addition to the built-in ones.
-        builtin: Whether to include the built-in tools.
+        builtin: Whether to include the built-in tools, or the names of those to include.
         permission: How to handle calls that need permission: "ask", "edits", "allow" or "deny". By default,
             the user is asked if there is an `on_permission` handler; without one, the calls run, except for
             tools that always need permission and paths outside the workspace.
@@ -153,6 +156,8 @@ class Session(RuntimeSession):
             `connected` has returned; `run` and `run_all` wait for it.
         additional_directories: Directories besides `cwd` that tools may access.
         host: Where files are and commands run, if not on this machine alone.
+        on_exception: Called with the traceback, without secrets, of an exception that a tool has not raised
+            on purpose. Results and reports have its first line only.
         options: Everything else that `RuntimeSession` accepts.
 
     Raises:
@@ -166,22 +171,33 @@ class Session(RuntimeSession):
         session_id: str | None = None,
         *,
         tools: Iterable[Tool | Callable[..., Any]] = (),
-        builtin: bool = True,
+        builtin: bool | Sequence[str] = True,
         permission: Mode | None = None,
         tool_settings: ToolSettings | None = None,
         mcp_servers: Sequence[McpServer | Mapping[str, Any]] = (),
         additional_directories: Sequence[str] = (),
         host: Host | None = None,
+        on_exception: Callable[[str], object] | None = None,
         **options: Unpack[SessionOptions],
     ) -> None:
         if permission is not None and permission not in MODES:
             raise InvalidValue(
                 f"permission: expected one of {', '.join(MODES)}, got {permission!r}"
             )
+        sinks = [*options.get("sinks", ())]
+        spans = next((one for one in sinks if getattr(one, "takes_ends", False)), None)
+        options["sinks"] = [one for one in sinks if one is not spans]
         super().__init__(session_id, additional_directories=additional_directories, **options)
+        self.spans: OtelSink | None = cast("OtelSink | None", spans)
+        """What makes OpenTelemetry spans of the calls, if anything does."""
+        if self.spans is None:
+            self.spans = session_sink(self.session_id)
+        else:
+            self.spans.opened(self.session_id)
         self.tool_settings: ToolSettings = tool_settings or ToolSettings()
         self.tools: Registry = Registry(tools, builtin=builtin)
         self.host: Host = host or Host()
+        self.on_exception: Callable[[str], object] | None = on_exception
         self.files: FileMemory = FileMemory(by_text=self.host.by_text)
         self.workspace: Workspace = Workspace(self.cwd, additional_directories)
         self.permissions: Permissions = Permissions(permission)
@@ -200,6 +216,15 @@ class Session(RuntimeSession):
     ) -> Call:
         """Create a call for a tool that you run yourself; see `RuntimeSession.call`."""
         return cast("Call", super().call(name, input, timeout=timeout, **options))
+
+    def open_call(
+        self,
+        name: str,
+        input: JsonValue = None,  # noqa: A002 - the contract's name
+        **options: Unpack[CallOptions],
+    ) -> Call:
+        """Announce a call that is no scope; see `RuntimeSession.open_call`."""
+        return cast("Call", super().open_call(name, input, **options))
 
     async def run(
         self,
@@ -275,6 +300,8 @@ class Session(RuntimeSession):
     def ended(self, call: CallState) -> None:
         """Schedule the functions that were registered with `when_ended` for a call."""
         super().ended(call)
+        if self.spans is not None:
+            self.spans.ended(call)
         for function in self._when_ended.pop(call.id, ()) if self._when_ended else ():
             if self.loop is not None and not self.loop.is_closed():
                 self.loop.call_soon_threadsafe(function)
@@ -324,3 +351,5 @@ class Session(RuntimeSession):
                 self._connecting.cancel()
         finally:
             await super().close()
+            if self.spans is not None:
+                self.spans.close()

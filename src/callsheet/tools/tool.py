@@ -236,14 +236,25 @@ class Registry:
 
     Built-in tools are imported when they are first requested.
 
+    Args:
+        tools: Tools, or functions to turn into tools.
+        builtin: Whether to include the built-in tools, or the names of those to include.
+
     Raises:
-        BadTool: Two of `tools` have the same name.
+        BadTool: Two of `tools` have the same name, or there is no built-in tool of a name.
     """
 
     def __init__(
-        self, tools: Iterable[Tool | Callable[..., Any]] = (), *, builtin: bool = True
+        self,
+        tools: Iterable[Tool | Callable[..., Any]] = (),
+        *,
+        builtin: bool | Sequence[str] = True,
     ) -> None:
-        self._tools: dict[str, Tool | str] = dict(BUILTIN) if builtin else {}
+        names = builtin if not isinstance(builtin, bool) else BUILTIN if builtin else ()
+        if unknown := [name for name in names if name not in BUILTIN]:
+            known = ", ".join(BUILTIN)
+            raise BadTool(f"there is no built-in tool {unknown[0]!r}; there are {known}")
+        self._tools: dict[str, Tool | str] = {name: BUILTIN[name] for name in names}
         given: set[str] = set()
         for one in tools:
             made = self.add(one)

@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from callsheet import Session
+from callsheet.agent.agent import AuthRequired
 from callsheet.agent.handler import OwnCall, Turn
+from callsheet.history import History, store_at
+from callsheet.telemetry.budget import parse_budget
 from callsheet.tools.errors import Cancelled
+from callsheet.tools.signature import BadTool
 from tests.support import schemas
 from tests.support.agent_client import Client, Refused, doing, play
 
@@ -43,8 +47,11 @@ async def fails(turn: Turn) -> Any:
             lambda turn: turn.plan([{"priority": "low"}]),
             "plan: Object missing required field `content`",
         ),
-        (lambda turn: turn.usage("a", 1), "used: expected tokens, from 0 on, got 'a'"),
-        (lambda turn: turn.usage(1, -1), "size: expected tokens, from 0 on, got -1"),
+        (lambda turn: turn.report_usage(used="a"), "used: expected tokens, from 0 on, got 'a'"),
+        (
+            lambda turn: turn.report_usage(used=1, size=-1),
+            "size: expected tokens, from 0 on, got -1",
+        ),
         (lambda turn: turn.say(None), "say: expected text"),
         (fails, "ValueError: my model is down"),
     ],
@@ -100,7 +107,7 @@ async def test_a_message_comes_before_what_is_done_next_and_after_a_pause(tmp_pa
         await turn.run("think", {"thought": "x"})
         await turn.say("ghp")
         await asyncio.sleep(0.4)
-        await turn.usage(1, 2)
+        await turn.report_usage(used=1, size=2)
 
     async with play(handler=doing(turn)) as client:
         session = await client.new_session(tmp_path)
@@ -201,3 +208,174 @@ async def test_a_handler_that_fails_because_it_was_cancelled_is_cancelled(
         client.send_cancel(session)
         assert await running == "cancelled"
         assert TOKEN not in str(client.received)
+
+
+# An agent of its own
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_an_agent_has_its_own_name_tools_and_prompts_with_images(
+    tmp_path: Path, version: int
+) -> None:
+    seen: list[Any] = []
+
+    async def body(prompt: Any, turn: Turn) -> None:
+        seen.append((turn.tools.names(), prompt.images, prompt.text))
+
+    options: Any = {
+        "name": "my-agent",
+        "title": "My Agent",
+        "version": "7",
+        "builtin_tools": ["read", "grep"],
+        "prompt_capabilities": ["image"],
+        "auth_methods": [{"id": "login", "name": "Log in"}],
+    }
+    image = {"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="}
+    async with play(handler=doing(body), version=version, settings=options) as client:
+        answer = next(m["result"] for m in client.received if "result" in m)
+        session = await client.new_session(tmp_path)
+        prompt = [{"type": "text", "text": "look"}, image]
+        await client.request("session/prompt", {"sessionId": session, "prompt": prompt})
+        await client.until(lambda: seen)
+        audio = [{"type": "audio", "mimeType": "audio/wav", "data": ""}]
+        with pytest.raises(Refused, match="takes no audio"):
+            await client.request("session/prompt", {"sessionId": session, "prompt": audio})
+    info = answer["agentInfo" if version == 1 else "info"]
+    assert info == {"name": "my-agent", "title": "My Agent", "version": "7"}
+    assert answer["authMethods"][0]["name"] == "Log in"
+    assert seen == [(["read", "grep"], (image,), "look")]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_a_handler_that_has_no_credentials_makes_the_client_authenticate(
+    tmp_path: Path, version: int
+) -> None:
+    chosen: list[str] = []
+
+    def make() -> Any:
+        if not chosen:
+            raise AuthRequired("log in first")
+        return doing(lambda _, turn: turn.say("hello"))()
+
+    def authenticate(method: str) -> None:
+        if method == "broken":
+            raise OSError("no browser")
+        chosen.append(method)
+
+    methods = [{"id": "login", "name": "Log in"}, {"id": "broken", "name": "Broken"}]
+    options: Any = {"auth_methods": methods, "authenticate": authenticate}
+    method = "authenticate" if version == 1 else "auth/login"
+    async with play(handler=make, version=version, settings=options) as client:
+        with pytest.raises(Refused, match=r"log in first \(-32000\)"):
+            await client.new_session(tmp_path)
+        for wrong, message in (
+            ("other", "expected one of login, broken"),
+            ("broken", "no browser"),
+        ):
+            with pytest.raises(Refused, match=message):
+                await client.request(method, {"methodId": wrong})
+        await client.request(method, {"methodId": "login"})
+        session = await client.new_session(tmp_path)
+        assert await client.prompt(session, "go") == "end_turn"
+
+
+def test_a_builtin_tool_that_does_not_exist_is_named() -> None:
+    with pytest.raises(BadTool, match="there is no built-in tool 'raed'; there are read, "):
+        Session(builtin=["raed"])
+
+
+# What is used
+
+USED: Any = {"input_tokens": 100, "output_tokens": 20, "cached_read_tokens": 5, "model": "m"}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_tokens_and_costs_of_a_turn_add_up_for_the_client_and_the_history(
+    version: Literal[1, 2], tmp_path: Path
+) -> None:
+    async def turn(_: object, turn: Turn) -> None:
+        await turn.report_usage(used=120, size=1000, cost=0.5, **USED)
+        await turn.report_usage(used=240, cost=0.25, **USED)
+
+    place = f"sqlite:///{tmp_path / 'h.sqlite'}"
+    history = History(place)
+    async with play(handler=doing(turn), version=version, history=history) as client:
+        session = await client.new_session(tmp_path)
+        for _ in range(2):
+            assert await client.prompt(session, "go") == "end_turn"
+        updates = client.updates_of("usage_update")
+        ends = [one["result"] for one in client.received if "stopReason" in one.get("result", {})]
+        ends += [one for one in client.updates_of("state_update") if one["state"] == "idle"]
+    assert [one["cost"]["amount"] for one in updates] == [0.5, 0.75, 1.25, 1.5]
+    assert [one["used"] for one in updates] == [120, 240, 120, 240]
+    assert [one["usage"] for one in ends] == [
+        {"totalTokens": 250, "inputTokens": 200, "outputTokens": 40, "cachedReadTokens": 10}
+    ] * 2
+    store = store_at(place)
+    store.open(write=False)
+    (used,) = store.used_by("model")
+    store.close()
+    assert (used.name, used.turns, used.input_tokens, used.total_tokens) == ("m", 2, 400, 500)
+    assert [(one.amount, one.currency, one.estimated) for one in used.costs] == [(1.5, "USD", 0)]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_a_turn_that_spends_the_budget_is_cancelled_and_further_ones_are_refused(
+    version: Literal[1, 2], tmp_path: Path
+) -> None:
+    async def turn(_: object, turn: Turn) -> None:
+        async with turn.call("work"):
+            await turn.report_usage(cost=1.5)
+            await turn.report_usage(cost=1)
+            await asyncio.sleep(60)
+
+    budget = parse_budget("2.00")
+    async with play(handler=doing(turn), version=version, budget=budget, locale="en") as client:
+        session = await client.new_session(tmp_path)
+        assert await client.prompt(session, "go") == "cancelled"
+        assert client.text() == (
+            "_Stopped: this session has cost $2.50, and its budget is $2.00._\n\n"
+        )
+        assert client.call()["status"] in ("failed", "cancelled")
+        with pytest.raises(Refused, match=r"its budget is \$2.00. Begin a new session") as refused:
+            await client.prompt(session, "go")
+        assert refused.value.code == -32001
+        other = await client.new_session(tmp_path)
+        assert await client.prompt(other, "go") == "cancelled"
+
+
+async def test_a_budget_without_costs_is_said_not_to_hold_once(tmp_path: Path) -> None:
+    async def turn(_: object, turn: Turn) -> None:
+        await turn.report_usage(used=1, size=2)
+
+    budget = parse_budget("2.00")
+    async with play(handler=doing(turn), budget=budget, locale="en") as client:
+        session = await client.new_session(tmp_path)
+        for _ in range(2):
+            assert await client.prompt(session, "go") == "end_turn"
+        assert client.text().count("can't be held to its budget of $2.00") == 1
+
+
+@pytest.mark.parametrize(
+    ("reported", "message"),
+    [
+        ({"cost": float("nan")}, "cost: expected an amount, from 0 on, got nan"),
+        ({"cost": True}, "cost: expected an amount"),
+        ({"cost": "2"}, "cost: expected an amount"),
+        ({"output_tokens": -1}, "output_tokens: expected tokens, from 0 on, got -1"),
+        ({"input_tokens": 10**400}, "input_tokens: expected tokens"),
+        ({"model": ""}, "model: expected a name"),
+        ({"cost": 1, "currency": ""}, "currency: expected a name such as USD"),
+        ({"tokens": 5}, "report_usage has no tokens: expected used, size, input_tokens"),
+    ],
+)
+async def test_amounts_that_can_not_be_are_the_handlers_mistake(
+    reported: Any, message: str, tmp_path: Path
+) -> None:
+    handler = doing(lambda _, turn: turn.report_usage(**reported))
+    async with play(handler=handler) as client:
+        session = await client.new_session(tmp_path)
+        with pytest.raises(Refused) as error:
+            await client.prompt(session, "go")
+        assert message in str(error.value)
+        assert client.updates_of("usage_update") == []

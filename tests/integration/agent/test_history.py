@@ -18,6 +18,7 @@ import pytest
 from callsheet.agent.handler import Prompt, Turn
 from callsheet.agent.startup import palette
 from callsheet.history import History, NotKept, Query, StoredCall, StoredMessage, store_at
+from callsheet.history.rows import Origin
 from callsheet.history.sink import SessionLog
 from tests.support.agent_client import Client, Refused, doing, play, play_process
 from tests.support.processes import linux, new_token, with_token
@@ -181,13 +182,16 @@ async def test_a_session_is_deleted_without_a_history_whether_it_is_there_or_not
         assert await client.request("session/delete", {"sessionId": "sess_never_was"}) == {}
 
 
+BY_HAND = Origin(source="call")
+
+
 async def test_a_conversation_is_listed_first_whatever_was_run_by_hand_since(url: str, place: Path):
     async with agent(url) as client:
         session = await client.new_session(place)
         await client.prompt(session, "/read notes.txt")
     async with History(url) as history:
         for number in range(300):
-            log = history.session(f"sess_{number:03}", cwd=str(place), info={"source": "call"})
+            log = history.session(f"sess_{number:03}", cwd=str(place), origin=BY_HAND)
             log.say("user", f"msg_{number}", [{"type": "text", "text": "hi"}])
     async with agent(url) as client:
         listed = await client.request("session/list", {})

@@ -329,7 +329,10 @@ def test_a_file_is_replaced_and_is_the_users_alone(path: Path) -> None:
     path.write_text("old\n")
     path.chmod(0o644)
     with path.open() as held:
-        run(path, "echo", "1")
+        assert run(path, "true") == (0, b"", "")
+        assert path.read_text() == "old\n", "a run without a message replaces nothing"
+        _, _, errors = run(path, "echo", "1")
+        assert errors == f"callsheet record: {path}: the recording that was there is replaced\n"
         assert held.read() == "old\n"
     assert [line["msg"] for line in lines_in(path)] == [1]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

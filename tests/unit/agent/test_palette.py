@@ -253,7 +253,7 @@ async def test_a_failure_is_reported_and_the_next_call_is_run(stage: Stage) -> N
 async def test_the_tool_explains_what_is_wrong_with_its_arguments(stage: Stage) -> None:
     await stage.prompt("/read\n/read pth=a")
     missing, unknown = stage.words.strip().split("\n\n")
-    assert missing.startswith("`/read`: read: missing argument path")
+    assert missing.startswith("`/read`: read: missing argument: path")
     assert "unknown argument pth (did you mean 'path'?)" in unknown
 
 

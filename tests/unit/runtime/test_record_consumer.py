@@ -11,6 +11,7 @@ from callsheet.acp.peer import Peer
 from callsheet.report.terminal import CallRecord
 from callsheet.runtime.consumer import TRIES
 from callsheet.runtime.session import RuntimeSession
+from callsheet.runtime.shutdown import end_now
 
 
 class Kept:
@@ -150,7 +151,7 @@ async def test_at_the_end_of_a_process_it_is_waited_for() -> None:
     session = RuntimeSession(sinks=[kept]).open()
     call = session.call("read").__enter__()
     call.start()
-    session.end_now(until=float("inf"))
+    end_now(session, until=float("inf"))
     assert kept.states == ["pending", "in_progress", "failed"] or kept.states == [
         "pending",
         "failed",

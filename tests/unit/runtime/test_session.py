@@ -569,3 +569,46 @@ async def test_flush_may_be_awaited_on_another_loop() -> None:
         session.call("x", {}).__enter__().succeed()
         await asyncio.to_thread(lambda: asyncio.run(session.flush()))
         assert len(recorder.lines) == 3
+
+
+# Calls that are no scopes
+
+
+async def test_an_open_call_ends_like_a_scope_and_closing_it_twice_is_harmless() -> None:
+    recorder = Recorder()
+    async with Session(sinks=[recorder], strict=True) as session:
+        done = session.open_call("bash", {"command": "make"}, alias="toolu_1")
+        done.start()
+        done.succeed("ok")
+        done.close()
+        failed = session.open_call("bash", {"command": "make"})
+        failed.close(RuntimeError("no make"))
+        failed.close()
+        cancelled = session.open_call("bash", {"command": "make"})
+        cancelled.close(asyncio.CancelledError())
+        left = session.open_call("bash", {"command": "make"})
+        await session.flush()
+        assert session.get(left.id).status is ToolCallStatus.PENDING  # pyright: ignore
+    ends = [(str(one.status), one.notes.get("reason")) for one in recorder.fold()]
+    assert ends == [
+        ("completed", None),
+        ("failed", "exception"),
+        ("cancelled", "cancelled"),
+        ("failed", "abandoned"),
+    ]
+    assert_every_call_ended(recorder)
+
+
+async def test_on_params_gets_the_same_updates_as_dicts_and_may_be_async() -> None:
+    recorder = Recorder()
+    got: list[Any] = []
+
+    async def take(params: Any) -> None:
+        await asyncio.sleep(0)
+        got.append(params)
+
+    async with Session("sess_1", sinks=[recorder], on_params=take) as session:
+        async with session.call("x", {}) as call:
+            call.succeed("y")
+    assert [params["sessionId"] for params in got] == ["sess_1"] * 3
+    assert [params["update"] for params in got] == recorder.updates

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from threading import RLock
 from typing import Any, cast
 
+from callsheet.history.call_records import Waiting, WaitingMessage, WaitingTurn
 from callsheet.history.history import History
+from callsheet.history.rows import Origin, SessionRow
+from callsheet.history.sink import SessionLog
+from callsheet.report.json import JsonObject
 from callsheet.tap.context import Context, TapSettings
 from callsheet.tap.history_sink import HistorySink
 from callsheet.tap.pipeline import Pipeline
@@ -13,38 +19,37 @@ from tests.support.made_recordings import SESSION, announced, completed, opening
 from tests.support.tap_harness import line_of
 
 
-class Log:
-    """A log that notes what it is given to keep."""
+class Stored:
+    """What a tap stores, in the order in which it does."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.run: str = "run"
+        self.lock: AbstractContextManager[Any] = RLock()
+        self.entries: dict[str, Waiting] = {}
 
-    def send(self, records: object) -> None:
-        del records
-        self.said.append("call")
+    def put(self, entry: Waiting) -> None:
+        self.entries[entry.key] = entry
 
-    def name(self, title: str) -> None:
-        """The session's title is of no interest here."""
+    def session(
+        self, session: str, *, cwd: str, info: JsonObject, origin: Origin, position: int
+    ) -> SessionLog:
+        row = SessionRow(session_id=session, cwd=cwd, info=info, origin=origin)
+        return SessionLog(self, row, position)
 
-    def say(self, kind: str, key: str, blocks: list[Any]) -> None:
-        del key, blocks
-        self.said.append(kind)
-
-
-class Store:
-    """A history that has one log."""
-
-    def __init__(self) -> None:
-        self.log: Log = Log()
-        self.position: int | None = None
-
-    def session(self, session: str, *, cwd: str, info: object, position: int) -> Log:
-        del session, cwd, info
-        self.position = position
-        return self.log
+    def at_last(self, until: float) -> bool:
+        return until > 0
 
     def close_now(self, timeout: float) -> None:
         """Nothing waits."""
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of all messages, and `call` for a call; no turns."""
+        return [
+            one.kind if isinstance(one, WaitingMessage) else "call"
+            for one in self.entries.values()
+            if not isinstance(one, WaitingTurn)
+        ]
 
 
 def chunk(said: str) -> dict[str, Any]:
@@ -53,17 +58,15 @@ def chunk(said: str) -> dict[str, Any]:
 
 
 def test_a_session_that_is_loaded_goes_on_after_all_that_was_kept_of_it() -> None:
-    store = Store()
+    store = Stored()
     keeping = HistorySink(lambda: cast("History", store), "agent", print)
-    positions: list[int] = []
     for said in ("one", "two"):
         keeping.reopened("s1")
         keeping.update("s1", "/code", chunk(said))
-        assert store.position is not None
-        positions.append(store.position)
     keeping.close()
-    assert store.log.said == ["agent", "agent"]
-    assert 1_000_000 < positions[0] <= positions[1]
+    assert store.kinds == ["agent", "agent"]
+    first, second = (entry.position for entry in store.entries.values())
+    assert 1_000_000 < first <= second
 
 
 def test_a_history_that_fails_changes_nothing_that_the_client_receives() -> None:
@@ -87,7 +90,7 @@ def test_a_history_that_fails_changes_nothing_that_the_client_receives() -> None
 
 def kept(*messages: dict[str, Any]) -> list[str]:
     """Return what a tap keeps of messages, after those that open a session without a prompt."""
-    store = Store()
+    store = Stored()
     keeping = HistorySink(lambda: cast("History", store), "agent", print)
     tap = Context(TapSettings(locale="en"), Account(), store=keeping.call, spill=False)
     pipeline = Pipeline(tap, print, keeping)
@@ -96,7 +99,7 @@ def kept(*messages: dict[str, Any]) -> list[str]:
         (pipeline.from_client if is_clients else pipeline.from_agent)(line_of(message), 0.0)
     pipeline.agent_gone(1.0)
     assert pipeline.account.faults == 0
-    return store.log.said
+    return store.kinds
 
 
 def prompt(key: int) -> dict[str, Any]:

@@ -54,6 +54,32 @@ def test_people_are_asked_about_what_is_reported_right_after() -> None:
     assert heard[0]["params"]["update"]["rawInput"] == KNOWN
 
 
+def test_the_update_after_the_answer_notes_it_and_how_long_it_took() -> None:
+    tap = Tapped().agent(announced(), asked(rawInput=KNOWN))
+    tap.heard()
+    (after,) = tap.wait(1.5).client(decided("yes")).heard()
+    update = after["params"]["update"]
+    assert update["status"] == "in_progress"
+    note = update["_meta"]["callsheet"]["permission"]
+    assert note == {"outcome": "allowed", "by": "user", "option": "Yes", "waitedMs": 1500}
+
+
+def test_only_the_tap_says_who_approved_a_call_and_what_was_repaired() -> None:
+    forged = {"permission": {"outcome": "allowed", "by": "user"}, "repaired": ["all"], "custom": 1}
+    meta = {"callsheet": forged}
+    tap = Tapped().agent(announced(_meta=meta), updated(_meta=meta, status="in_progress"))
+    heard = tap.agent(completed(_meta=meta)).heard()
+    notes = [one["params"]["update"].get("_meta", {}).get("callsheet", {}) for one in heard]
+    assert any("custom" in note for note in notes)
+    assert not any("permission" in note or "all" in note.get("repaired", ()) for note in notes)
+
+    tap = Tapped().agent(announced(), asked(rawInput=KNOWN)).client(decided("no"))
+    heard = tap.agent(updated(_meta=meta, status="failed")).heard()
+    notes = [one["params"].get("update", {}).get("_meta", {}).get("callsheet", {}) for one in heard]
+    (note,) = [note["permission"] for note in notes if "permission" in note]
+    assert note["outcome"] == "denied"
+
+
 def test_what_is_never_reported_is_waited_for_no_longer_than_a_moment() -> None:
     tap = begun()
     assert tap.wait(0.149).heard() == []

@@ -111,14 +111,14 @@ async def test_values_arrive_as_their_types_and_defaults_are_not_shared():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({}, "missing argument text (text); everything takes text, mode"),
-        ({"text": 5}, "text: expected text, got 5"),
+        ({}, "missing argument: text (a string); everything takes text, mode"),
+        ({"text": 5}, "text: expected a string, got 5"),
         ({"text": "a", "txt": 1}, "unknown argument txt (did you mean 'text'?)"),
         ({"text": "a", "qqqq": 1}, "unknown argument qqqq (known: text, mode"),
         ({"text": "a", "mode": "fst"}, 'mode: expected one of "fast", "slow", got "fst"'),
         ({"text": "a", "level": 12}, "level: expected a whole number from 1 on, up to 9, got 12"),
         ({"text": "a", "count": "3"}, 'count: expected a whole number or null, got "3"'),
-        ({"text": "a", "names": ["a", 2]}, "names[1]: expected text, got 2"),
+        ({"text": "a", "names": ["a", 2]}, "names[1]: expected a string, got 2"),
         ({"text": "a", "box": {"tags": []}}, "box"),
         ({"text": "a", "model": {"size": "x"}}, "model"),
         ("text", "expected the arguments as an object, got str"),

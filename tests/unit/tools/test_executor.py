@@ -437,6 +437,28 @@ async def test_always_is_remembered_for_the_session():
     assert result.metadata["error_code"] == again.metadata["error_code"] == "permission_denied"
 
 
+async def noted(mode, answer="allow_once"):
+    """Return the notes on how two calls were decided, as the client is sent them."""
+    recorder = Recorder()
+    options = {"on_permission": lambda _: answer, "on_update": recorder, "locale": "en"}
+    async with Session("s", tools=[wait], permission=mode, **options) as session:
+        for _ in range(2):
+            await session.run("wait", {"seconds": 0})
+    return [report.notes["permission"] for report in recorder.fold()]
+
+
+async def test_a_report_says_who_decided_and_after_how_long():
+    for note in await noted(None):
+        assert (note["outcome"], note["by"], note["option"]) == ("allowed", "user", "Allow once")
+        assert note["waitedMs"] >= 0
+        assert note["askedAt"] <= note["answeredAt"]
+    first, second = await noted(None, "reject_always")
+    assert (first["outcome"], first["by"], first["scope"]) == ("denied", "user", "wait")
+    assert second == {"outcome": "denied", "by": "remembered", "scope": "wait"}
+    assert await noted("allow") == [{"outcome": "allowed", "by": "mode", "option": "allow"}] * 2
+    assert await noted("deny") == [{"outcome": "denied", "by": "mode", "option": "deny"}] * 2
+
+
 async def test_modes_allow_and_deny_ask_nobody():
     result, _, asked = await ask("allow")
     assert (result.success, asked) == (True, 0)

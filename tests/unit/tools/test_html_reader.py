@@ -156,11 +156,15 @@ HOSTILE = {
 
 @pytest.mark.parametrize("piece", HOSTILE.values(), ids=HOSTILE.keys())
 def test_no_page_takes_for_ever(piece: str) -> None:
-    """Work that grew with the square of the size would take several times as long."""
+    """Work that grew with the square of the size would take several times as long, each time."""
     html = piece * (SIZE // len(piece))
-    begin = time.thread_time()
-    readable(html, "https://example.com/")
-    assert time.thread_time() - begin < SIZE / 50_000
+
+    def seconds() -> float:
+        begin = time.thread_time()
+        readable(html, "https://example.com/")
+        return time.thread_time() - begin
+
+    assert any(seconds() < SIZE / 50_000 for _ in range(3))
 
 
 WORDS = """<p > </p> " ' = <li> <h2> </ul> <table> </table> <tr> <th> <svg/> <title> </title> text é

@@ -198,7 +198,9 @@ def input_by_clues(draft: CallDraft) -> Json | None:
                 return found
     title = draft.title.strip()
     if kind in _ON_FILES:
-        is_path = kind != "move" and not draft.earlier_input and _PATH(title)
+        # `environment/read_text_file` is a server and its tool.
+        is_tool = "_" in draft.name and title.endswith(f"/{draft.name}")
+        is_path = kind != "move" and not draft.earlier_input and not is_tool and _PATH(title)
         return _by_places(draft.locations) or _one_argument("path", title if is_path else "")
     if is_bare(title, draft.name, draft.kind, None):
         return None

@@ -34,7 +34,7 @@ from callsheet.acp.jsonrpc import (
     decode_line,
     to_json,
 )
-from callsheet.report.json import JsonObject, is_object
+from callsheet.report.json import EMPTY, JsonObject, is_object
 from callsheet.tools.errors import (
     ExecutionFailed,
     InvalidArguments,
@@ -250,8 +250,12 @@ class ServerConnection:
 
     # Requests
 
-    async def call(self, tool: str, arguments: JsonObject, on_progress: OnProgress) -> object:
+    async def call(
+        self, tool: str, arguments: JsonObject, on_progress: OnProgress, meta: JsonObject = EMPTY
+    ) -> object:
         """Call a tool, once, and return the server's result. If this is cancelled, the server is notified.
+
+        `meta` is the trace context that the server's own spans are part of.
 
         Raises:
             ToolError: The call failed, or the connection ended during the call.
@@ -261,7 +265,7 @@ class ServerConnection:
             raise NotDelivered(self.why)
         params = {"name": tool, "arguments": arguments}
         try:
-            result = await self._request("tools/call", params, on_progress)
+            result = await self._request("tools/call", params, on_progress, meta)
         except _Refusal as exc:
             kind = _ERRORS.get(exc.code, ExecutionFailed)
             raise kind(f"{self._server}: {exc.text}", mcp_code=exc.code) from None
@@ -277,7 +281,11 @@ class ServerConnection:
         return result
 
     async def _request(
-        self, method: str, params: JsonObject, on_progress: OnProgress | None = None
+        self,
+        method: str,
+        params: JsonObject,
+        on_progress: OnProgress | None = None,
+        meta: JsonObject = EMPTY,
     ) -> Any:
         """Send a request, and return the result of its response."""
         transport = self._transport
@@ -285,7 +293,9 @@ class ServerConnection:
             raise NotDelivered(self.why)
         self._last_id += 1
         key = self._last_id
-        meta = self._meta if on_progress is None else {**self._meta, "progressToken": key}
+        meta = {**self._meta, **meta}
+        if on_progress is not None:
+            meta["progressToken"] = key
         request = Request(key, method, {**params, "_meta": meta} if meta else params)
         sending = asyncio.create_task(self._send(transport, request))
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

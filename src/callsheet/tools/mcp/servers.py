@@ -90,7 +90,9 @@ class Server:
         except ServerFault as exc:
             self.problem = f"{self.config} {exc}"
 
-    async def call(self, tool: str, arguments: JsonObject, on_progress: OnProgress) -> object:
+    async def call(
+        self, tool: str, arguments: JsonObject, on_progress: OnProgress, meta: JsonObject
+    ) -> object:
         """Call a tool, and return the server's result. Start the server first if it is not connected.
 
         Raises:
@@ -99,11 +101,11 @@ class Server:
         try:
             connection = await self._connected()
             try:
-                return await connection.call(tool, arguments, on_progress)
+                return await connection.call(tool, arguments, on_progress, meta)
             except NotDelivered as exc:
                 connection.lose(str(exc))
                 connection = await self._connected()
-                return await connection.call(tool, arguments, on_progress)
+                return await connection.call(tool, arguments, on_progress, meta)
         except ServerFault as exc:
             raise IOFailed(f"{self.config} {exc}", mcp_server_lost=True) from None
 
