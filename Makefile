@@ -4,12 +4,16 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 CLIENTS := tests/clients/node_modules
 WORKERS ?= 3
-PIP     := $(BIN)/python -m pip --disable-pip-version-check -q
+# Where .venv has no pip, the one of $(PYTHON) installs into it.
+PIP     := $$(test -e $(BIN)/pip && echo $(BIN)/python -m pip || echo $(PYTHON) -m pip --python $(BIN)/python) \
+           --disable-pip-version-check
+# pip 22.3 can install into another environment; to put a pip into .venv takes as long as all the rest of `make run`.
+CAN_LEND_PIP := $(PYTHON) -c 'import pip, sys; sys.exit([*map(int, pip.__version__.split(".")[:2])] < [22, 3])' 2>/dev/null
 
 # Hundreds of processes are started here: each would compile the code anew where no bytecode may be written.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test quick slow live check format bench fuzz storm goldens schemas locales page docs clean
+.PHONY: help run test quick slow live adapters otel check format bench fuzz storm goldens schemas locales page docs clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +33,12 @@ slow: $(VENV)/.dev ## the slow suites in full size
 live: $(VENV)/.dev ## install real agents, and try the tap in front of them
 	-$(BIN)/python -m tests.live.install
 	CALLSHEET_LIVE=1 $(BIN)/python -m pytest tests/integration/live
+
+adapters: $(VENV)/.dev $(CLIENTS)/.done ## install each framework in a venv of its own, and test its adapter; one: make adapters ONLY=langchain
+	$(BIN)/python -m tests.adapters $(ONLY)
+
+otel: $(VENV)/.dev ## install Phoenix, send it spans, and look at what it shows of them
+	$(BIN)/python -m tests.phoenix
 
 check: $(VENV)/.dev ## lint, types, layers, the budgets of packages
 	$(BIN)/ruff check .
@@ -71,26 +81,27 @@ docs: $(VENV)/.dev ## write the parts of docs/ that are made from the code, and 
 	$(BIN)/python scripts/draw_demo.py
 
 clean: ## remove what these made
-	rm -rf $(VENV) $(CLIENTS) tests/live/.agents bench/node_modules ui/node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venvs $(CLIENTS) tests/live/.agents bench/node_modules ui/node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	  { echo "callsheet needs Python 3.11 or newer, and $(PYTHON) is not that." \
 	    "Name one that is: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	@echo "Making $(VENV) with $$($(PYTHON) --version) ..."
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $$($(CAN_LEND_PIP) && echo --without-pip) $(VENV)
 
-# What users need, without the developers' tools. Where these are installed, the product is, too.
+# What users need, without the developers' tools. Where these are installed, the product is, too. Python compiles
+# what is run; all that is installed would take longer.
 $(VENV)/.product: pyproject.toml | $(VENV)/bin/python
-	@test -e $(VENV)/.dev || $(BIN)/python -m pip --disable-pip-version-check install -e .
+	@test -e $(VENV)/.dev || $(PIP) install --no-compile -e .
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
-	$(PIP) install -e '.[dev]'
+	$(PIP) -q install -e '.[dev]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev bench/package.json
-	$(PIP) install -e '.[dev,bench]'
+	$(PIP) -q install -e '.[dev,bench]'
 	@if command -v npm >/dev/null; then npm --prefix bench install --no-audit --no-fund --loglevel=error; \
 	  else echo "no npm here: the TypeScript SDK is left out" >&2; fi
 	@touch $@

@@ -8,14 +8,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from . import (
+    adapters,
     agent_start,
     agent_turn,
     checking,
+    dashboards,
     executing,
+    fleet,
     history_ingest,
     history_life,
     history_lookup,
     imports,
+    inspector,
     life,
     life_pipe,
     machine,
@@ -27,6 +31,7 @@ from . import (
     streaming,
     tap_latency,
     tapping,
+    telemetry,
 )
 from .table import Subject, show, show_claims
 
@@ -38,6 +43,7 @@ SUBJECTS: dict[str, Callable[[argparse.Namespace], Subject]] = {
     "slow_peers": lambda _: slow_peers.measure(),
     "redaction": lambda _: redaction.measure(),
     "executing": lambda _: executing.measure(),
+    "adapters": lambda _: adapters.measure(),
     "reading": lambda _: reading.measure(),
     "agent_start": lambda _: agent_start.measure(),
     "agent_turn": lambda _: agent_turn.measure(),
@@ -45,9 +51,13 @@ SUBJECTS: dict[str, Callable[[argparse.Namespace], Subject]] = {
     "history_ingest": lambda _: history_ingest.measure(),
     "history_lookup": lambda _: history_lookup.measure(),
     "history_life": lambda _: history_life.measure(),
+    "fleet": lambda _: fleet.measure(),
+    "inspector": lambda _: inspector.measure(),
+    "dashboards": lambda _: dashboards.measure(),
     "checking": lambda options: checking.measure(options.megabytes),
     "tapping": lambda _: tapping.measure(),
     "tap_latency": lambda _: tap_latency.measure(),
+    "telemetry": lambda _: telemetry.measure(),
     "imports": lambda _: imports.measure(),
     "million": lambda options: million.measure(options.calls),
 }

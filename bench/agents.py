@@ -16,7 +16,7 @@ from . import sdk_typescript
 
 _HERE = Path(__file__).parent
 CALLSHEET = (sys.executable, "-m", "callsheet", "agent")
-TAPPED = (sys.executable, "-m", "callsheet", "tap", "--", *CALLSHEET)
+TAPPED = (sys.executable, "-m", "callsheet", "tap", "--no-notice", "--", *CALLSHEET)
 OUR_READER = (sys.executable, str(_HERE / "our_agent.py"))
 SDK_READER = (sys.executable, str(_HERE / "sdk_agent.py"))
 NODE = ("node", str(_HERE / "node_agent.mjs"))

@@ -26,7 +26,7 @@ PIECES = "bare relay, os.read and os.write"
 LINES = "bare relay, line by line"
 SDK = "pass-through on the Python SDK"
 
-_CALLSHEET = (sys.executable, "-m", "callsheet", "tap")
+_CALLSHEET = (sys.executable, "-m", "callsheet", "tap", "--no-notice")
 COMMANDS: dict[str, tuple[str, ...]] = {
     TAP: (*_CALLSHEET, "--"),
     UNGUARDED: (*_CALLSHEET, "--no-redact", "--"),

@@ -1,4 +1,4 @@
-"""Draws docs/images/before-after.svg: `callsheet demo`, really run, on a terminal of 114 columns.
+"""Draws docs/images/before-after.svg: `callsheet demo`, really run, on a terminal of 118 columns.
 
 python scripts/draw_demo.py
 """
@@ -16,7 +16,7 @@ from rich.console import Console
 
 from callsheet.cli.demo.before_after import BeforeAfter
 
-WIDTH = 114
+WIDTH = 118
 OUT = Path(__file__).parents[1] / "docs" / "images" / "before-after.svg"
 
 
@@ -45,6 +45,7 @@ def main() -> None:
 async def _last_screen(demo: BeforeAfter, console: Console) -> None:
     await asyncio.gather(*(run.play() for run in demo.runs))
     console.record = True
+    demo.show_intro()
     demo.show_result()
 
 

@@ -83,6 +83,7 @@ def nothing_around_the_tests_counts(tmp_path_factory: pytest.TempPathFactory) ->
         "XDG_CACHE_HOME": home / "cache",
         "XDG_DATA_HOME": home / "data",
         "XDG_CONFIG_HOME": home / "config",
+        "XDG_STATE_HOME": os.devnull,  # no tap can remember that it was the first, so none says it
         "CALLSHEET_HISTORY": "off",
         "GIT_CEILING_DIRECTORIES": os.path.realpath(tempfile.gettempdir()),
         "LANG": "C.UTF-8",

@@ -63,5 +63,10 @@ async def test_the_agent_works_when_pasted(place: Path) -> None:
     assert client.recording.check() == []
 
 
+def test_no_block_is_left_out() -> None:
+    assert {language for language, _ in BLOCKS} == {"python", "sh"}
+    assert README.count("```") == 2 * len(BLOCKS)
+
+
 def test_no_block_is_longer_than_15_lines() -> None:
     assert all(len(body.splitlines()) <= 15 for _, body in BLOCKS)

@@ -318,11 +318,13 @@ async def play(
     handler: Callable[[], Any],
     version: int = 1,
     capabilities: Message | None = None,
+    settings: Message | None = None,
     **more: Any,
 ) -> AsyncGenerator[Client]:
     """Run an agent in this process, and return a client that is connected to it."""
-    settings = AgentSettings(handler=handler, protocol=2 if version == 2 else 1, **more)
-    async with LocalClient(settings, version, capabilities) as client:
+    more |= settings or {}
+    its = AgentSettings(handler=handler, protocol=2 if version == 2 else 1, **more)
+    async with LocalClient(its, version, capabilities) as client:
         yield client
 
 

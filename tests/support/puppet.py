@@ -2,7 +2,7 @@
 
     python -m tests.support.puppet '[["await", "initialize"], ["say", {…}], ["sleep", 1], ["exit", 3]]'
 
-`$id` in a line is the id of the request that it awaited last.
+`$id` in a line is the id of the request that it awaited last. `@FILE` reads the steps from a file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ def puppet(*steps: list[Any]) -> list[str]:
 def main() -> None:
     """Play the steps."""
     key: Any = None
-    for verb, *arguments in json.loads(sys.argv[1]):
+    steps = sys.argv[1]
+    if steps.startswith("@"):
+        steps = Path(steps[1:]).read_text()
+    for verb, *arguments in json.loads(steps):
         if verb == "await":
             key = _await(arguments[0])
         elif verb == "say":

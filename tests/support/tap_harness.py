@@ -16,6 +16,7 @@ from typing import Any, Self
 from callsheet.tap.context import Context, TapSettings
 from callsheet.tap.pipeline import Pipeline
 from callsheet.tap.stats import Account
+from callsheet.telemetry.budget import parse_budget
 from tests.support.made_recordings import Message, opening
 from tests.support.tap_judge import Judge
 
@@ -26,15 +27,19 @@ _NUMBER = re.compile(rb"(\[redacted:[a-z-]+)#\d+\]")
 class Tapped:
     """The tap, what it has said, and a judge of that. The turn of a session has begun."""
 
-    def __init__(self, version: int = 1, *, begun: bool = True, **settings: Any) -> None:
+    def __init__(
+        self, version: int = 1, *, begun: bool = True, budget: str | None = None, **settings: Any
+    ) -> None:
         self.account: Account = Account()
         self.faults: list[str] = []
         self.now: float = 0.0
         self.may_fail: bool = False
         chosen = TapSettings(locale="en", **settings)
         tap = Context(chosen, self.account, spill=False)
-        self.pipeline: Pipeline = Pipeline(tap, self.faults.append)
-        self.judge: Judge | None = Judge(version) if chosen.repair else None
+        # A tap with a budget answers prompts itself, of which the judge knows nothing.
+        limit = None if budget is None else parse_budget(budget)
+        self.pipeline: Pipeline = Pipeline(tap, self.faults.append, budget=limit)
+        self.judge: Judge | None = Judge(version) if chosen.repair and limit is None else None
         self.to_agent: list[bytes] = []
         self._heard: list[bytes] = []
         if begun:
@@ -50,8 +55,6 @@ class Tapped:
             self._take()
             if self.judge is not None:
                 self.judge.client_says(line)
-            self.to_agent += self.pipeline.to_agent
-            self.pipeline.to_agent.clear()
         return self
 
     def agent(self, *messages: Message | bytes) -> Self:
@@ -97,6 +100,8 @@ class Tapped:
                 self.judge.client_hears(line)
         self._heard += [_NUMBER.sub(rb"\1]", line) for line in self.pipeline.to_client]
         self.pipeline.to_client.clear()
+        self.to_agent += self.pipeline.to_agent
+        self.pipeline.to_agent.clear()
         assert self.may_fail or self.account.faults == 0, self.faults
 
 

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 from callsheet.check.finding import CheckRule, Finding, Violation, Violations, safe
 from callsheet.check.rules import RULES
+from callsheet.observe.calls import begins_again
 from callsheet.observe.events import (
     CallBegan,
     CallClosed,
@@ -28,7 +29,7 @@ from callsheet.observe.events import (
     UpdateArrived,
 )
 from callsheet.observe.lines import RecordedLine, read_lines
-from callsheet.observe.model import SeenIds
+from callsheet.observe.model import ObservedCall, SeenIds
 from callsheet.observe.tracker import Tracker
 
 Applied: TypeAlias = tuple[tuple[CheckRule, Callable[[Any], Violations]], ...]
@@ -86,6 +87,12 @@ class RecordingChecker:
         self.tracker: Tracker = Tracker()
         self._on_finding: Callable[[Finding], object] = on_finding
         self._on_over: Callable[[CallClosed], None] | None = on_over
+        self.subject: tuple[ObservedCall | None, int] = (None, 0)
+        """The call of the finding that is being reported, and the line on which that call begins.
+
+        An id does not tell which call it is, because agents use ids again. The call is None where it is not
+        known yet, and the line 0 where it never will be.
+        """
         self._reported: SeenIds = SeenIds()
         self._all: RuleIndex = RuleIndex(held)
         self._unscreened: RuleIndex = RuleIndex(one for one in held if one.screen is None)
@@ -119,6 +126,7 @@ class RecordingChecker:
     def _report(self, rule: CheckRule, event: Any, violations: Violations) -> None:
         """Make findings of what a rule reports about an event."""
         session, call, line = _place(event)
+        self.subject = _subject(event)
         for one in (violations,) if isinstance(violations, Violation) else violations or ():
             if one.once is not None and self._was_reported(rule, session, call, one.once):
                 continue
@@ -167,6 +175,21 @@ def rare_garbage_collection() -> Generator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+def _subject(event: Any) -> tuple[ObservedCall | None, int]:
+    """Return the call that an event is about, and the line on which that call begins."""
+    call: ObservedCall | None = None
+    if isinstance(event, UpdateArrived):
+        call = event.call
+        is_new = call is None and not event.known_before
+        if is_new or (call is not None and begins_again(call, event.kind, event.update)):
+            return None, event.line.number
+    elif isinstance(event, (UpdateApplied, CallBegan, CallEvent)):
+        call = event.call
+    elif isinstance(event, (PermissionAsked, PermissionDecided)):
+        call = event.question.call
+    return call, call.first if call is not None else 0
 
 
 def _place(event: Any) -> tuple[str | None, str | None, int]:

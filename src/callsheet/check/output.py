@@ -57,6 +57,10 @@ class CheckedRecording(Struct, kw_only=True):
     found: dict[Severity, int] = field(default_factory=lambda: dict.fromkeys(SEVERITIES, 0))
     known: int = 0
     """Findings that are in the baseline."""
+    has_messages: bool = True
+    """Whether it is a recording at all."""
+    is_cut: bool = False
+    """Whether its last line breaks off in the middle."""
 
 
 class KnownFinding(Struct, frozen=True):
@@ -101,8 +105,8 @@ class FindingWriter(Protocol):
     def begin(self, path: str) -> None:
         """Handle that a recording is opened."""
 
-    def found(self, finding: Finding, title: str, fingerprint: str) -> None:
-        """Handle a finding. `title` is the current title of its call, as the recording has it."""
+    def found(self, finding: Finding, first: int, fingerprint: str) -> None:
+        """Handle a finding. `first` is the line on which its call begins; 0 if there is no such call."""
 
     def over(self, call: ObservedCall) -> None:
         """Handle that nothing more is expected of a call."""
@@ -144,9 +148,9 @@ class JsonWriter(FindingWriter):
         del path
         self._waiting = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115
 
-    def found(self, finding: Finding, title: str, fingerprint: str) -> None:
+    def found(self, finding: Finding, first: int, fingerprint: str) -> None:
         """Hold a finding until the recording ends: the number of calls comes before it."""
-        del title, fingerprint
+        del first, fingerprint
         assert self._waiting is not None
         self._waiting.write(b",\n  " if self._waiting.tell() else b"\n  ")
         self._waiting.write(msgspec.json.encode(finding))
@@ -206,9 +210,9 @@ class SarifWriter(FindingWriter):
         """Note where the findings are."""
         self._uri = uri_of(path)
 
-    def found(self, finding: Finding, title: str, fingerprint: str) -> None:
+    def found(self, finding: Finding, first: int, fingerprint: str) -> None:
         """Write a result."""
-        del title
+        del first
         place = f"{finding.field}: " if finding.field else ""
         result: dict[str, Any] = {
             "ruleId": finding.rule,
@@ -299,9 +303,9 @@ class JunitWriter(FindingWriter):
         del path
         self._lines, self._counts = {}, Counter()
 
-    def found(self, finding: Finding, title: str, fingerprint: str) -> None:
+    def found(self, finding: Finding, first: int, fingerprint: str) -> None:
         """Hold a line about the finding."""
-        del title, fingerprint
+        del first, fingerprint
         self._counts[finding.rule] += 1
         lines = self._lines.setdefault(finding.rule, [])
         if len(lines) < JUNIT_LINES:

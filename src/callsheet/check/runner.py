@@ -6,7 +6,6 @@ because then nobody reads what is written.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -23,7 +22,7 @@ from callsheet.check.rules import RULES
 from callsheet.check.scorecard import Scorecard, tool_of
 from callsheet.check.screening import screened
 from callsheet.observe.events import CallClosed
-from callsheet.observe.lines import read_lines
+from callsheet.observe.lines import EMPTY_RECORDING, NO_RECORDING, read_lines
 from callsheet.observe.model import ObservedCall, text
 
 CLIENTS = ("zed", "toad", "acpx")
@@ -100,7 +99,9 @@ def _names(rules: Iterable[CheckRule]) -> list[str]:
 
 
 def _unknown(word: str, rules: Collection[CheckRule]) -> str:
-    near = difflib.get_close_matches(word, _names(rules), n=3, cutoff=0.5)
+    import difflib  # only for a mistake
+
+    near = difflib.get_close_matches(word, _names(rules), n=3, cutoff=0.6)
     near += [rule.id for rule in rules if rule.id.partition("/")[2] == word and rule.id not in near]
     if near:
         return f"there is no rule {word!r}; did you mean {' or '.join(near)}?"
@@ -187,9 +188,8 @@ def _below(directory: Path) -> Iterator[Found]:
 
 
 def why(exc: Exception) -> str:
-    """Return the system's error message, as a part of a sentence."""
-    message = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
-    return message[:1].lower() + message[1:]
+    """Return what went wrong, in the system's words if it was the system."""
+    return exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
 
 
 # Checking them
@@ -262,24 +262,38 @@ class _RecordingRun:
             with screened(stream, size) as verdicts:
                 for line in read_lines(stream):
                     self._checker.feed(line, next(verdicts))
+                    self._recording.is_cut = line.fault == "cut"
         except BrokenPipeError:
             raise
         except OSError:
-            self._end()
+            self._end(is_whole=False)
             raise
         self._end()
 
-    def _end(self) -> None:
+    def _end(self, *, is_whole: bool = True) -> None:
         recording, tracker = self._recording, self._checker.tracker
         self._checker.finish()
         recording.protocol = tracker.connection.version
         recording.agent = tracker.connection.agent or None
         recording.calls, recording.lines = tracker.calls, tracker.line
-        self._outcome.recordings += 1
-        self._outcome.calls += tracker.calls
-        self._outcome.clean += not any(recording.found.values())
+        recording.has_messages = tracker.messages > 0 or not is_whole
+        if recording.has_messages:
+            self._outcome.recordings += 1
+            self._outcome.calls += tracker.calls
+            self._outcome.clean += not any(recording.found.values())
+        else:
+            self._refuse()
         for writer in self._writers:
             writer.end(recording)
+
+    def _refuse(self) -> None:
+        """Report that the file is no recording. What is wrong with its lines does not matter then."""
+        problem = SourceProblem(
+            self._recording.path, NO_RECORDING if self._recording.lines else EMPTY_RECORDING
+        )
+        self._outcome.problems.append(problem)
+        for severity, number in self._recording.found.items():
+            self._outcome.found[severity] -= number
 
     def _over(self, event: CallClosed) -> None:
         self._outcome.summary.over(event)
@@ -288,8 +302,8 @@ class _RecordingRun:
 
     def _found(self, finding: Finding) -> None:
         outcome, recording = self._outcome, self._recording
-        outcome.summary.found(finding)
-        call = self._call(finding)
+        call, first = self._checker.subject
+        outcome.summary.found(finding, first)
         title = (text(call.fields.get("title")) or "") if call else ""
         fingerprint = ""
         if self._baseline is not None:
@@ -301,7 +315,7 @@ class _RecordingRun:
         recording.found[finding.severity] += 1
         outcome.found[finding.severity] += 1
         for writer in self._writers:
-            writer.found(finding, title, fingerprint)
+            writer.found(finding, first, fingerprint)
 
     def _compared(
         self, baseline: Baseline, finding: Finding, call: ObservedCall | None, title: str
@@ -312,7 +326,3 @@ class _RecordingRun:
         cwd = (call.session.cwd or "") if call else ""
         fingerprint = fingerprint_of(finding, path, agent, tool, title, cwd)
         return fingerprint, baseline.knows(finding, fingerprint, path, tool)
-
-    def _call(self, finding: Finding) -> ObservedCall | None:
-        session = self._checker.tracker.sessions.get(finding.session or "")
-        return session.calls.get(finding.call or "") if session is not None else None

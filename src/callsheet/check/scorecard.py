@@ -19,6 +19,7 @@ MOST_TOOLS = 500
 OTHERS = "others"
 LEAK = "leak"
 ADVICE = "advice"
+ERROR = "error"
 _MOST_OPEN = 50_000
 LARGE = 1000
 """Net bytes of a call from which on its bytes on the wire count: each message has an overhead."""
@@ -33,6 +34,8 @@ class Score(Struct):
     ended: int = 0
     complete: int = 0
     clean: int = 0
+    wrong: int = 0
+    """Calls with an error, which is more than a warning."""
     advised: int = 0
     leaks: int = 0
     wire_bytes: int = 0
@@ -44,6 +47,7 @@ class Score(Struct):
         self.ended += call.ended is not None
         self.complete += "complete" not in found
         self.clean += not found - {ADVICE}
+        self.wrong += ERROR in found
         self.advised += ADVICE in found
         self.leaks += LEAK in found
         if net >= LARGE:
@@ -72,25 +76,27 @@ class Scorecard:
         held = tuple(rules)
         self.judges_complete: bool = any(rule.category == "complete" for rule in held)
         self.judges_leaks: bool = any(is_leak(rule.id) for rule in held)
-        self._found: dict[tuple[str, str], set[str]] = {}
+        self._found: dict[tuple[str, str, int], set[str]] = {}
 
     def begin(self) -> None:
         """Begin a recording: calls of others are over."""
         self._found.clear()
 
-    def found(self, finding: Finding) -> None:
-        """Note what is wrong with a call."""
+    def found(self, finding: Finding, first: int) -> None:
+        """Note what is wrong with the call that begins on line `first`."""
         if finding.call is None or len(self._found) > _MOST_OPEN:
             return
-        its = self._found.setdefault((finding.session or "", finding.call), set())
+        its = self._found.setdefault((finding.session or "", finding.call, first), set())
         its.add(ADVICE if finding.severity == "advice" else finding.rule.partition("/")[0])
+        if finding.severity == "error":
+            its.add(ERROR)
         if is_leak(finding.rule):
             its.add(LEAK)
 
     def over(self, event: CallClosed) -> None:
         """Count a call that is over."""
         call = event.call
-        found = self._found.pop((call.session.id, call.id), set())
+        found = self._found.pop((call.session.id, call.id, call.first), set())
         agent = self._agent(event.connection.agent)
         tool = tool_of(call)
         if tool not in agent.tools and len(agent.tools) >= MOST_TOOLS:
@@ -139,7 +145,12 @@ class ScorecardRow(Struct, frozen=True):
     cells: tuple[str, ...]
 
 
-HEADS = ("calls", "ended", "complete", "clean", "advice", "wire", "leaks")
+HEADS = ("calls", "ended", "complete", "clean", "faulty", "advised", "wire", "leaks")
+LEGEND = (
+    "Counts of calls. CLEAN: no errors, no warnings. FAULTY: with errors. ADVISED: with advice. "
+    "WIRE: bytes sent per byte of content. LEAKS: with secrets in the clear."
+)
+"""What the heads mean."""
 
 
 def rows(summary: Scorecard, most_tools: int | None = None) -> Iterator[ScorecardRow]:
@@ -161,6 +172,7 @@ def _cells(score: Score, summary: Scorecard) -> tuple[str, ...]:
         _share(score.ended, score.calls),
         _share(score.complete, score.calls) if summary.judges_complete else "–",
         _share(score.clean, score.calls),
+        f"{score.wrong:,}",
         f"{score.advised:,}",
         "–" if wire is None else f"{wire:,.1f}×" if wire < 99.95 else f"{wire:,.0f}×",
         f"{score.leaks:,}" if summary.judges_leaks else "–",
@@ -180,8 +192,9 @@ def _share(part: int, whole: int) -> str:
 def markdown(summary: Scorecard, totals: str) -> str:
     """Return the card for a README, or a comment of CI."""
     lines = [
-        "| agent, tool | calls | ended | complete | clean | advice | bytes sent per byte | with secrets |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|",
+        "| agent, tool | calls | ended | complete | clean | with errors | with advice "
+        "| bytes sent per byte | with secrets |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for row in rows(summary):
         name = _escaped(row.name)

@@ -12,12 +12,11 @@ finding. It ends with its pipe, at the latest.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import repeat
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import msgspec
 
@@ -29,6 +28,9 @@ from callsheet.observe.model import Json, ObservedConnection, ObservedSession, o
 from callsheet.observe.rpc import RequestTracker, question_of
 from callsheet.observe.tracker import CALLS, TERMINALS
 from callsheet.redaction.redactor import Redactor, Settings
+
+if TYPE_CHECKING:
+    import subprocess
 
 LARGE = 32_000_000
 """Bytes of a recording from which on a second process is worth its start."""
@@ -59,6 +61,8 @@ def screened(stream: BinaryIO, size: int) -> Generator[Iterator[int]]:
 
 def _start(stream: BinaryIO) -> subprocess.Popen[bytes] | None:
     """Start the second process; None if the stream is no file, or the system has no means for it."""
+    import subprocess  # only for what is large
+
     try:
         recording = stream.fileno()
         child = subprocess.Popen(

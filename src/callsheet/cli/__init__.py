@@ -24,7 +24,8 @@ def main() -> None:
     except BrokenPipeError:
         code = 1
     except OSError as exc:
-        print(f"callsheet: {exc.strerror}", file=sys.stderr)  # noqa: T201
+        where = f"{exc.filename}: " if exc.filename else ""
+        print(f"callsheet: {where}{exc.strerror}", file=sys.stderr)  # noqa: T201
         code = 1
     _drop_unwritten()
     sys.exit(code)

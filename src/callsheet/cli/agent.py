@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, cast
 
 import click
 
 from callsheet.agent.startup import PERMISSIONS, start
 from callsheet.cli.options import (
+    budget_option,
     history_option,
+    hosts_option,
     locale_option,
+    mcp_option,
     protocol_option,
     tools_option,
     usage_errors,
 )
 from callsheet.cli.settings import use_rules
-from callsheet.cli.start import history_factory
+from callsheet.cli.start import history_factory, list_as_running
 
 if TYPE_CHECKING:
+    from callsheet.telemetry.budget import CostBudget
+    from callsheet.tools.mcp import McpServer
     from callsheet.tools.permissions import Mode
 
 
@@ -33,6 +39,9 @@ if TYPE_CHECKING:
 @history_option
 @locale_option
 @tools_option
+@mcp_option
+@hosts_option
+@budget_option
 @click.option(
     "--handler", metavar="MODULE:CLASS", help="A handler of your own; FILE.py:CLASS is fine, too."
 )
@@ -42,6 +51,9 @@ def command(
     history: str | None,
     locale: str | None,
     tools_file: str | None,
+    servers: tuple[McpServer, ...],
+    hosts: tuple[str, ...],
+    budget: CostBudget | None,
     handler: str | None,
 ) -> int:
     """Serve an editor that speaks ACP, on stdin and stdout.
@@ -50,11 +62,17 @@ def command(
     """
     with usage_errors():
         use_rules()
+        factory = history_factory(history)
+        list_as_running("agent", ("callsheet", *sys.argv[1:]), factory)
         return start(
             protocol=2 if protocol == "2" else 1,
             permission=cast("Mode", permission),
             locale=locale,
             tools=tools_file,
             handler=handler,
-            history=history_factory(history),
+            mcp_servers=servers,
+            private_hosts=hosts,
+            history=factory,
+            budget=budget,
+            options=sys.argv[2:],
         )

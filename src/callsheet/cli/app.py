@@ -20,7 +20,7 @@ START = "Start here: callsheet demo"
 
 GROUPS = {
     "Try it": {
-        "demo": ("demo:command", "Watch a poor agent become a good one, in five seconds."),
+        "demo": ("demo:command", "Watch a poor agent become a good one, in less than ten seconds."),
         "setup": ("setup:command", "Print or write the settings for your editor."),
         "doctor": ("doctor:command", "Say what is installed, found, wrong."),
     },
@@ -34,7 +34,9 @@ GROUPS = {
             "view:command",
             "Look at a recording or a session: on the terminal, or as one page.",
         ),
+        "ui": ("ui:command", "Look at all calls in a web browser, live."),
         "history": ("history:command", "List the calls that were made, and look after them."),
+        "collect": ("collect:command", "Write what a fleet of machines reports into one store."),
         "show": ("show:command", "Show all that is known of one call."),
         "replay": ("replay:command", "Replay a session, as an editor would have received it."),
         "check": ("check:command", "Find what is wrong with a recording of tool calls."),
@@ -81,25 +83,33 @@ class AllCommands(LazyGroup):
 
     def format_commands(
         self,
-        ctx: click.Context,  # noqa: ARG002
+        ctx: click.Context,
         formatter: click.HelpFormatter,
     ) -> None:
         """Write the commands in groups, and which one to begin with."""
         has_colour = "NO_COLOR" not in os.environ
         formatter.write(f"\n{click.style(START, bold=True) if has_colour else START}\n")
+        width = max(map(len, self.list_commands(ctx)))
         for title, commands in GROUPS.items():
             with formatter.section(click.style(title, "cyan") if has_colour else title):
-                formatter.write_dl([(name, text) for name, (_, text) in commands.items()])
+                rows = [(name.ljust(width), text) for name, (_, text) in commands.items()]
+                formatter.write_dl(rows)
 
 
 @click.group(
     cls=AllCommands,
+    no_args_is_help=False,
+    invoke_without_command=True,
+    subcommand_metavar="COMMAND [ARGS]...",
     lazy={name: found for group in GROUPS.values() for name, found in group.items()},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="callsheet")
-def app() -> None:
+@click.pass_context
+def app(ctx: click.Context) -> None:
     """Complete, correct reports of what coding agents do, for any editor that speaks ACP."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), color=ctx.color)
 
 
 def run(started: StartedAgent | None = None) -> int:

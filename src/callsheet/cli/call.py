@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import click
 
 from callsheet.cli.options import (
     format_option,
     history_option,
+    hosts_option,
     locale_option,
+    mcp_option,
     protocol_option,
     tools_option,
     usage_errors,
@@ -24,6 +26,7 @@ from callsheet.tools.user_code import tools_in
 
 if TYPE_CHECKING:
     from callsheet.cli.run_tool import Format
+    from callsheet.tools.mcp import McpServer
 
 
 @click.command()
@@ -49,14 +52,9 @@ if TYPE_CHECKING:
     metavar="S",
     help="Seconds after which the tool is stopped.",
 )
-@click.option(
-    "--allow-host",
-    "hosts",
-    multiple=True,
-    metavar="HOST",
-    help="Let fetch reach a host, an address or a network that is not public. May be repeated.",
-)
+@hosts_option
 @tools_option
+@mcp_option
 @history_option
 def command(
     name: str,
@@ -69,6 +67,7 @@ def command(
     timeout: float | None,
     hosts: tuple[str, ...],
     tools_file: str | None,
+    servers: tuple[McpServer, ...],
     history: str | None,
 ) -> int:
     """Run one tool and show what it does.
@@ -84,8 +83,9 @@ def command(
     2 bad usage, 130 interrupted.
     """
     tools, registry = load_tools(tools_file)
-    tool = tool_named(name, registry)
-    arguments = arguments_from(pairs, json_text, tool.schema)
+    request = CallRequest(name, pairs, json_arguments(json_text))
+    if not servers:  # mistakes are answered before anything is started
+        request.resolve(registry)
 
     # Imported here, so that --help and mistakes are answered without them.
     from callsheet.cli.run_tool import CallPlan, run
@@ -93,14 +93,37 @@ def command(
 
     where = str(Path(cwd).absolute())
     with usage_errors():
-        tool.convert(arguments)
         use_rules(where)
-    form = cast("Format", format_)
     return run(
         CallPlan(
-            tool, arguments, tools, form, int(protocol), locale, where, timeout, history, hosts
+            request=request,
+            tools=tools,
+            servers=servers,
+            format=cast("Format", format_),
+            protocol=int(protocol),
+            locale=locale,
+            cwd=where,
+            timeout=timeout,
+            history=history,
+            hosts=hosts,
         )
     )
+
+
+class CallRequest(NamedTuple):
+    """A call as it is typed. What its arguments mean depends on the tool, which a server may have."""
+
+    name: str
+    pairs: tuple[str, ...]
+    given: JsonObject
+
+    def resolve(self, registry: Registry) -> tuple[Tool, JsonObject]:
+        """Return the tool and its arguments, or refuse what is wrong as bad usage."""
+        tool = tool_named(self.name, registry)
+        arguments = arguments_from(self.pairs, self.given, tool.schema)
+        with usage_errors():
+            tool.convert(arguments)
+        return tool, arguments
 
 
 # Tools, which `callsheet tools` lists
@@ -128,7 +151,7 @@ def tool_named(name: str, registry: Registry) -> Tool:
 
 
 def arguments_from(
-    pairs: Iterable[str], json_text: str | None, schema: JsonObject | None
+    pairs: Iterable[str], given: JsonObject, schema: JsonObject | None
 ) -> dict[str, JsonValue]:
     """Return a tool's arguments; those of `key=value` win over those of `--json`."""
     found: dict[str, JsonValue] = {}
@@ -139,10 +162,11 @@ def arguments_from(
         if key in found:
             raise click.UsageError(f"{key} is there twice")
         found[key] = value_of(text, key, schema or {})
-    return {**_from_json(json_text), **found}
+    return {**given, **found}
 
 
-def _from_json(text: str | None) -> dict[str, JsonValue]:
+def json_arguments(text: str | None) -> dict[str, JsonValue]:
+    """Return the arguments of `--json`, which may be on stdin."""
     if text is None:
         return {}
     try:

@@ -1,7 +1,8 @@
 """`callsheet check`: what is wrong with recordings of tool calls.
 
-As text, findings are grouped by recording and call. What repeats is folded: of each rule, the findings of a
-few calls are written out, and the others are counted. `callsheet.check.output` has the formats for machines.
+As text, findings are grouped by recording and call, the worst first; advice stands below, once for each rule.
+What repeats is folded: of each rule, the findings of a few calls are written out, and the others are counted.
+`callsheet.check.output` has the formats for machines.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ from callsheet.check.runner import (
     named,
     why,
 )
-from callsheet.check.scorecard import HEADS, Scorecard, markdown, rows
+from callsheet.check.scorecard import HEADS, LEGEND, Scorecard, markdown, rows
 from callsheet.cli.options import usage_errors
-from callsheet.cli.output import Page, Part, TableColumn, visible
+from callsheet.cli.output import Page, Part, TableColumn, is_terminal, visible
 from callsheet.cli.settings import use_rules
 from callsheet.observe.lines import read_lines
 from callsheet.observe.model import ObservedCall, text
@@ -59,8 +60,10 @@ LONGEST_EXCERPT = 60
 LARGEST_TO_QUOTE = 64 << 20
 """Bytes of a recording that is read once more for excerpts of what is wrong."""
 
-Key = tuple[str | None, str | None]
-"""A call: its session and its id."""
+Key = tuple[str | None, str | None, int]
+"""A call: its session, its id, and the line on which it begins, because ids are used again."""
+
+_USES = {2: "second use", 3: "third use"}
 
 
 @click.command()
@@ -212,94 +215,123 @@ def read_baseline(path: str, *, may_be_new: bool) -> Baseline:
 
 
 class TextWriter(FindingWriter):
-    """Write the findings of each recording when it is read. With `show_all`, nothing is folded."""
+    """Write the findings of each recording when it is read: the worst first, advice last and in short.
+
+    With `show_all`, everything is written out.
+    """
 
     def __init__(self, page: Page, rules: tuple[CheckRule, ...], *, show_all: bool = False) -> None:
         self._page: Page = page
         self._fixes: dict[str, str] = {rule.id: rule.fix for rule in rules}
         """How to fix what breaks a rule, until it was shown."""
         self._all: bool = show_all
-        self._has_folded: bool = False
         self._groups: dict[Key, list[Finding]] = {}
         self._titles: dict[Key, str] = {}
+        self._reused: set[Key] = set()
         self._shown: Counter[str] = Counter()
         self._folded: Counter[str] = Counter()
+        self._advice: dict[str, list[Finding]] = {}
 
     def begin(self, path: str) -> None:
         """Forget the last recording."""
         del path
-        for one in (self._groups, self._titles, self._shown, self._folded):
+        for one in (self._groups, self._titles, self._reused, self._shown, self._folded):
             one.clear()
+        self._advice.clear()
 
-    def found(self, finding: Finding, title: str, fingerprint: str) -> None:
+    def found(self, finding: Finding, first: int, fingerprint: str) -> None:
         """Store a finding to be written out, or count it."""
         del fingerprint
-        key, rule = (finding.session, finding.call), finding.rule
+        key, rule = (finding.session, finding.call, first), finding.rule
+        if finding.severity == "advice" and not self._all:
+            self._advice.setdefault(rule, []).extend([] if self._shown[rule] else [finding])
+            self._shown[rule] += 1
+            return
         is_new = all(one.rule != rule for one in self._groups.get(key, ()))
         if not self._all and (not is_new or self._shown[rule] >= SHOWN):
             self._folded[rule] += 1
             return
         self._shown[rule] += 1
         self._groups.setdefault(key, []).append(finding)
-        self._titles[key] = title or self._titles.get(key, "")
 
     def over(self, call: ObservedCall) -> None:
         """Store the last title of a call, which is the most informative."""
-        key, title = (call.session.id, call.id), text(call.fields.get("title"))
-        if key in self._titles and title:
-            self._titles[key] = title
+        key = (call.session.id, call.id, call.first)
+        if key in self._groups:
+            self._titles[key] = text(call.fields.get("title")) or ""
+            if call.is_reused:
+                self._reused.add(key)
 
     def end(self, recording: CheckedRecording) -> None:
         """Write the recording, if there is something to report about it."""
-        if not self._groups:
+        if not recording.has_messages or not (self._groups or self._advice):
             return
         facts = [visible(shown(recording.agent))] if recording.agent else []
         facts += [f"ACP {recording.protocol}"] if recording.protocol is not None else []
         facts.append(plural(recording.calls, "call"))
+        facts += ["cut off in its last line"] if recording.is_cut else []
         self._page.line((visible(recording.path), "bold"), (f"  {', '.join(facts)}", "dim"))
-        excerpts = _lines_of(
-            recording.path, {one.line for its in self._groups.values() for one in its}
-        )
+        written = [*self._groups.values(), *self._advice.values()]
+        excerpts = _lines_of(recording.path, {one.line for its in written for one in its})
         for key, findings in sorted(
-            self._groups.items(), key=lambda item: min(one.line for one in item[1])
+            self._groups.items(), key=lambda item: min(map(_rank, item[1]))
         ):
-            self._write_call(*key, self._titles[key])
-            for finding in sorted(findings, key=lambda finding: finding.line):
+            self._write_call(key)
+            for finding in sorted(findings, key=_rank):
                 self._write_finding(recording.path, finding, excerpts.get(finding.line))
-        for rule, number in sorted(self._folded.items()):
-            self._has_folded = True
-            self._page.line((f"… and {number:,} more of {rule}", "dim"), indent=2)
+        if self._folded:
+            more = ", ".join(
+                f"{number:,} × {rule}" for rule, number in sorted(self._folded.items())
+            )
+            self._page.line((f"… and {more} (--all writes them out)", "dim"), indent=2)
+        if self._advice:
+            self._page.line(("advice", "bold"), indent=2)
+        for findings in self._advice.values():
+            for finding in findings:
+                self._write_finding(recording.path, finding, excerpts.get(finding.line))
         self._page.line()
 
     def close(self, outcome: CheckOutcome) -> None:
         """Write the score card, and the line at the end."""
-        if self._has_folded:
-            self._page.line(("--all writes out what is folded.", "dim"))
-            self._page.line()
         show_totals(self._page, outcome, TOOLS)
 
-    def _write_call(self, session: str | None, call: str | None, title: str) -> None:
+    def _write_call(self, key: Key) -> None:
+        session, call, first = key
         if call is None:
             name = f"session {visible(session)}" if session else "the recording"
             self._page.line((name, "bold"), indent=2)
             return
+        title = self._titles.get(key)
         name = visible(shown(title, LONGEST_TITLE)) if title else "a call without a title"
+        uses = sorted(one[2] for one in self._groups if one[:2] == key[:2])
+        use = uses.index(first) + 1
+        again = f", {_USES.get(use, f'use {use}')}" if use > 1 else ""
+        again = again or (", used again" if key in self._reused else "")
         style = "bold" if title else "italic"
-        self._page.line((name, style), (f"  {visible(call)}", "dim"), indent=2)
+        self._page.line((name, style), (f"  {visible(call)}{again}", "dim"), indent=2)
 
     def _write_finding(self, path: str, finding: Finding, message: JsonObject | None) -> None:
-        style = STYLES[finding.severity]
+        style, is_advice = STYLES[finding.severity], finding.rule in self._advice
+        number = self._shown[finding.rule]
+        times = f" ({number:,} times)" if is_advice and number > 1 else ""
         self._page.line(
             (f"{finding.severity:<8}", style),
             (f"{finding.rule}  ", style.removeprefix("bold ")),
             (visible(finding.message), ""),
+            (times, "dim"),
             indent=4,
+            hang=8,
         )
         place, excerpt = f"{visible(path)}:{finding.line}", _excerpt(message, finding.field)
         field = f"  {visible(finding.field)}" if finding.field else ""
         self._page.line((place, "cyan"), (f"{field}{excerpt}", "dim"), indent=12, wrap=False)
-        if fix := self._fixes.pop(finding.rule, ""):
+        if fix := "" if is_advice else self._fixes.pop(finding.rule, ""):
             self._page.line(("fix: ", "green"), (fix, ""), indent=12)
+
+
+def _rank(finding: Finding) -> tuple[int, int]:
+    """Return where a finding stands: by its severity, then by its line."""
+    return SEVERITIES.index(finding.severity), finding.line
 
 
 def _lines_of(path: str, wanted: set[int]) -> dict[int, JsonObject]:
@@ -363,6 +395,8 @@ def show_card(page: Page, summary: Scorecard, most_tools: int | None = None) -> 
         name = (f"  {visible(row.name)}", "cyan") if row.is_tool else (visible(row.name), style)
         lines.append([name, *((cell, style) for cell in row.cells)])
     page.table(columns, lines)
+    if is_terminal():
+        page.line((LEGEND, "dim"))
 
 
 # Rules

@@ -14,13 +14,29 @@ from typing import NamedTuple
 import click
 
 from callsheet import __version__
-from callsheet.cli.editors import AGENTS, EDITORS, SERVERS, BadSettingsFile, Editor, parsed
+from callsheet.cli.editors import (
+    AGENTS,
+    EDITORS,
+    SERVERS,
+    BadSettingsFile,
+    Editor,
+    is_callsheet,
+    missing_scripts,
+    parsed,
+    tapped_program,
+)
 from callsheet.cli.output import is_terminal, visible
 from callsheet.report.errors import CallsheetError
 from callsheet.report.humanize import bytes_text, plural
-from callsheet.report.json import is_object
+from callsheet.report.json import is_list, is_object
 
-EXTRAS = {"mcp": "mcp", "postgres": "asyncpg"}
+EXTRAS = {
+    "nats": "nats-py",
+    "otel": "opentelemetry-sdk",
+    "postgres": "asyncpg",
+    "prices": "genai-prices",
+    "ui": "starlette",
+}
 """What can be installed beside callsheet, and the package that shows that it is."""
 
 _COLOURS = {"ok": "green", "note": "yellow", "wrong": "red"}
@@ -79,10 +95,12 @@ def _path() -> list[str]:
 
 
 def _settings() -> Iterator[Fact]:
-    from callsheet.cli.settings import own_settings, user_file
+    from callsheet.cli.settings import own_settings, tap_settings, use_rules, user_file
 
     try:
         found = own_settings()
+        tap_settings()
+        use_rules()
         place = user_file() if found is None else found.path
         yield Fact("ok", "settings", str(place) + ("" if found else " (none: the defaults hold)"))
     except (CallsheetError, RuntimeError) as exc:
@@ -93,11 +111,20 @@ def _history() -> Iterator[Fact]:
     from callsheet.cli.history.lookup import NoHistory, Trouble, opened
     from callsheet.cli.settings import history_settings
     from callsheet.history.rows import Query
+    from callsheet.history.url import is_fleet, store_at
 
     try:
         url, _ = history_settings()
         if url is None:
             yield Fact("note", "history", "off: no call is kept")
+            return
+        if is_fleet(url):
+            fleet = store_at(url)
+            try:
+                fleet.open()
+            finally:
+                fleet.close()
+            yield Fact("ok", "history", f"{fleet.url}: published, for a collector to store")
             return
         with opened(None) as store:
             stats = store.stats(Query())
@@ -126,29 +153,38 @@ def _editors() -> Iterator[Fact]:
         program = next(filter(None, map(shutil.which, editor.programs)), None)
         file = editor.settings()
         if file is not None and file.exists():
-            yield _editor_with(editor, file)
+            yield from _editor_with(name, editor, file)
         elif program:
             yield Fact(
                 "note", editor.title, f"{program}; callsheet is not in it: callsheet setup {name}"
             )
+        else:
+            yield Fact("note", editor.title, "not found")
 
 
-def _editor_with(editor: Editor, file: Path) -> Fact:
-    """Return which agents in an editor's settings are ours or tapped, or which of them can't be started."""
+def _editor_with(key: str, editor: Editor, file: Path) -> Iterator[Fact]:
+    """Yield which agents in an editor's settings are ours or tapped, and which of them can't be started."""
     try:
-        whole = parsed(file.read_text(encoding="utf-8"))
+        whole = parsed(file.read_bytes().decode())
     except (OSError, UnicodeDecodeError, BadSettingsFile) as exc:
-        return Fact("wrong", editor.title, f"{file}: {exc}")
+        reason = exc.strerror if isinstance(exc, OSError) else exc
+        yield Fact("wrong", editor.title, f"{file}: {reason}")
+        return
     servers = whole.get(SERVERS) if is_object(whole) else None
     ours: list[str] = []
     for name, entry in servers.items() if is_object(servers) else ():
-        command = entry.get("command") if is_object(entry) else None
-        if isinstance(command, str) and Path(command).name.startswith("callsheet"):
-            if not shutil.which(command):
-                return Fact(
-                    "wrong", editor.title, f"{file}: “{name}” starts {command}, which is not there"
-                )
-            ours.append(name)
+        given = entry if is_object(entry) else {}
+        args = given.get("args")
+        command = [given.get("command"), *(args if is_list(args) else ())]
+        if not is_callsheet(command):
+            continue
+        ours.append(name)
+        programs = filter(None, (str(command[0]), tapped_program(command)))
+        missing = [program for program in programs if not shutil.which(program)]
+        for needed in dict.fromkeys((*missing, *missing_scripts(command))):
+            text = f"{file}: “{name}” starts {needed}, which is not there"
+            yield Fact("wrong", editor.title, text)
     if not ours:
-        return Fact("note", editor.title, f"{file}: callsheet is not in it")
-    return Fact("ok", editor.title, f"{file}: {', '.join(ours)}")
+        yield Fact("note", editor.title, f"{file}: callsheet is not in it: callsheet setup {key}")
+    else:
+        yield Fact("ok", editor.title, f"{file}: {', '.join(ours)}")

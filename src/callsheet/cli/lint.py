@@ -1,14 +1,17 @@
-"""`callsheet lint`: report tools that break the result standard, as text or as JSON."""
+"""`callsheet lint`: report tools that break at import, or break the result standard, as text or as JSON."""
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
+from callsheet.cli.options import usage_errors
 from callsheet.cli.output import Page, visible, write_json
+from callsheet.cli.settings import lint_settings
 from callsheet.lint import RULES, LintFinding, LintRule, Outcome, lint_paths
 from callsheet.lint.linter import CannotLint
 from callsheet.report.humanize import plural
@@ -19,7 +22,7 @@ from callsheet.report.humanize import plural
 @click.option("--fix", is_flag=True, help="Rewrite results built by hand into the helpers.")
 @click.option("--select", "chosen", multiple=True, metavar="RULE,…", help="Only these rules.")
 @click.option("--ignore", "ignored", multiple=True, metavar="RULE,…", help="All but these rules.")
-@click.option("--explain", metavar="RULE", help="Explain a rule: why it holds, and how to obey it.")
+@click.option("--explain", metavar="RULE", help="Explain a rule, a category, or all.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 def command(
     paths: tuple[Path, ...],
@@ -29,33 +32,50 @@ def command(
     explain: str | None,
     form: str,
 ) -> int:
-    """Find tools that break the result standard. Code is parsed, never imported.
+    """Find tools that break at import, or break the result standard. Code is parsed, never imported.
 
-    A RULE is an id (result/by-hand) or a category (result). Exits with 0 if nothing is found, 1 if
+    A RULE is an id (result/by-hand) or a category (result). Settings are in [tool.callsheet.lint] of the
+    nearest pyproject.toml: select, ignore, exclude. Exits with 0 if nothing is found, 1 if
     findings are left, 2 if something can't be read or parsed.
     """
     if explain is not None:
-        for rule in _chosen((explain,)):
+        for rule in RULES if explain == "all" else _chosen((explain,)):
             facts = ("Why:", rule.why), ("Fix:", rule.fix)
             examples = ("Bad:", rule.bad), ("Good:", rule.good)
             Page().rule((rule.id, "bold"), title=rule.title, facts=facts, examples=examples)
         return 0
     if not paths:
         raise click.UsageError("name what to lint: callsheet lint PATH…")
-    dropped = _chosen(ignored) if ignored else ()
-    rules = tuple(rule for rule in _chosen(chosen) if rule not in dropped)
-    outcome = lint_paths(paths, rules=rules, fix=fix)
+    with usage_errors():
+        settings, base = lint_settings()
+    dropped = _listed("ignore", ignored, settings.ignore)
+    wanted = _listed("select", chosen, settings.select) or RULES
+    rules = tuple(rule for rule in wanted if rule not in dropped)
+    outcome = lint_paths(paths, rules=rules, fix=fix, exclude=settings.exclude, base=base)
     if form == "json":
         write_json(_as_json(outcome, rules))
-    else:
+    elif outcome.files:
         _show(Page(), outcome)
+    elif not outcome.problems:
+        named = ", ".join(map(visible, map(str, paths)))
+        click.echo(f"callsheet: there is no Python file to lint in {named}", err=True)
     for problem in outcome.problems:
         click.echo(f"callsheet: {_place(problem)}{visible(problem.message)}", err=True)
     return outcome.exit_code
 
 
+def _listed(key: str, named: tuple[str, ...], settings: Sequence[str]) -> tuple[LintRule, ...]:
+    """Return the rules that are named on the command line, else those of the settings."""
+    if named or not settings:
+        return _chosen(named)
+    try:
+        return _chosen(tuple(settings))
+    except click.UsageError as exc:
+        raise click.UsageError(f"[tool.callsheet.lint] {key}: {exc.message}") from None
+
+
 def _chosen(named: tuple[str, ...]) -> tuple[LintRule, ...]:
-    """Return the rules that are named by id or category; all if none is. Refuse what is no rule."""
+    """Return the rules that are named by id or category. Refuse what is no rule."""
     words = {word.strip().rstrip("/") for text in named for word in text.split(",")} - {""}
     names = [name for rule in RULES for name in (rule.id, rule.category)]
     for word in sorted(words - {*names}):
@@ -63,7 +83,7 @@ def _chosen(named: tuple[str, ...]) -> tuple[LintRule, ...]:
         hint = f"; did you mean {near[0]}?" if near else ""
         ids = ", ".join(rule.id for rule in RULES)
         raise click.UsageError(f"there is no rule {word!r}{hint}; there are {ids}")
-    return tuple(rule for rule in RULES if not words or words & {rule.id, rule.category})
+    return tuple(rule for rule in RULES if words & {rule.id, rule.category})
 
 
 def _show(page: Page, outcome: Outcome) -> None:

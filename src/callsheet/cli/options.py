@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from functools import reduce, wraps
-from typing import Any, TypeVar
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from callsheet.cli.amounts import BadAmount, parse_age, parse_moment, parse_size
+from callsheet.history.amounts import BadAmount, parse_age, parse_moment, parse_size
+from callsheet.history.rows import STATUSES
 from callsheet.report.errors import CallsheetError
-from callsheet.report.status import Reason, ToolCallStatus
 
-STATUSES = list(dict.fromkeys(("open", *map(str, ToolCallStatus), *map(str, Reason))))
-"""What `--status` takes: ACP's statuses, `open` for those that are not final, and reasons."""
+if TYPE_CHECKING:
+    from callsheet.telemetry.budget import CostBudget
+    from callsheet.tools.mcp import McpServer
+
+_RUNNERS = ("bun", "bunx", "deno", "docker", "dlx", "env", "exec", "node", "npx", "pipx", "pnpm", "python",
+            "python3", "run", "uv", "uvx")  # fmt: skip
+"""Programs, and their commands, that run another one, which names a server or an agent better."""
+
+SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts")
+"""How the names of scripts end."""
 
 _C = TypeVar("_C", bound=Callable[..., Any])
 
@@ -29,16 +40,22 @@ def usage_errors(before: str = "") -> Generator[None]:
         raise click.UsageError(f"{before}{exc}") from None
 
 
-def _reading(read: Callable[[str], Any]) -> Callable[..., Any]:
+def _reading(read: Callable[[Any], Any]) -> Callable[..., Any]:
     """Return a click callback that reads a value, and reports one that is wrong as bad usage."""
 
-    def callback(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    def callback(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         try:
             return None if value is None else read(value)
         except (BadAmount, CallsheetError) as exc:
             raise click.BadParameter(str(exc), ctx, param) from None
 
     return callback
+
+
+def _budget(text: str) -> CostBudget:
+    from callsheet.telemetry.budget import parse_budget
+
+    return parse_budget(text)
 
 
 def _locale(text: str) -> str:
@@ -56,6 +73,64 @@ def _url(text: str) -> str:
     return text
 
 
+def _hosts(entries: tuple[str, ...]) -> tuple[str, ...]:
+    for entry in entries:
+        if "://" in entry or re.search(r"[^:]:\d+$", entry):
+            raise BadAmount(
+                f"{entry!r}: expected a host such as localhost, an address, or a network such as "
+                "10.0.0.0/8, without scheme and port"
+            )
+    return entries
+
+
+def _servers(entries: tuple[str, ...]) -> tuple[McpServer, ...]:
+    """Return the MCP servers of `--mcp`, each with a name of its own."""
+    found: dict[str, McpServer] = {}
+    for entry in entries:
+        server = server_of(entry)
+        if server.name in found:
+            raise BadAmount(
+                f"two servers are named {server.name!r}; give one another name: NAME={entry}"
+            )
+        found[server.name] = server
+    return tuple(found.values())
+
+
+def server_of(entry: str) -> McpServer:
+    """Return the MCP server that `[NAME=]COMMAND` or `[NAME=]URL` configures."""
+    from callsheet.tools.mcp import McpServer
+
+    named = re.match(r"([A-Za-z][\w.-]*)=", entry)
+    name, text = (named[1], entry[named.end() :]) if named else ("", entry)
+    if "://" in text.partition(" ")[0]:
+        from urllib.parse import urlsplit
+
+        with suppress(ValueError):  # `McpServer` says what is wrong
+            name = name or urlsplit(text).hostname or ""
+        return McpServer(name or "server", url=text)
+    try:
+        program, *arguments = shlex.split(text)
+    except ValueError as exc:
+        why = "it is empty" if not text.strip() else str(exc).lower()
+        raise BadAmount(f"{entry!r}: expected a command line or a URL, but {why}") from None
+    return McpServer(name or command_name([program, *arguments]), command=program, args=arguments)
+
+
+def command_name(command: Sequence[str]) -> str:
+    """Return a name for what a command line starts: `npx -y @acme/server-x` is `server-x`."""
+    plain = [PurePath(word) for word in command if re.fullmatch(r"[\w@./~:-]+", word)]
+    names = [_own_name(path) for path in plain if path.stem not in _RUNNERS]
+    return next(
+        (name for name in names if name[:1].isalpha()), plain[0].name if plain else "server"
+    )
+
+
+def _own_name(path: PurePath) -> str:
+    """Return the name of a program, script or package, without what says how it is run, or its version."""
+    name = path.stem if path.suffix in SCRIPTS else path.name
+    return name[:1] + name[1:].partition("@")[0]
+
+
 age = _reading(parse_age)
 size = _reading(parse_size)
 moment = _reading(lambda text: parse_moment(text, time.time()))
@@ -66,6 +141,13 @@ locale_option = click.option(
     callback=_reading(_locale),
     help="The language of titles, such as de or pt_BR.",
 )
+budget_option = click.option(
+    "--budget",
+    metavar="AMOUNT",
+    callback=_reading(_budget),
+    help="What each session may cost, such as 2.00 (US dollars) or '5 EUR', counted from the start. The "
+    "turn that spends it is stopped.",
+)
 tools_option = click.option(
     "--tools", "tools_file", metavar="FILE.py", help="A Python file with tools of your own."
 )
@@ -75,6 +157,24 @@ history_option = click.option(
     callback=_reading(_url),
     help="Where calls are stored: sqlite:///PATH, a file, postgresql://…, or off. "
     "Default: CALLSHEET_HISTORY, or a settings file.",
+)
+
+hosts_option = click.option(
+    "--allow-host",
+    "hosts",
+    multiple=True,
+    metavar="HOST",
+    callback=_reading(_hosts),
+    help="Let fetch reach a host, an address or a network that is not public. May be repeated.",
+)
+mcp_option = click.option(
+    "--mcp",
+    "servers",
+    multiple=True,
+    metavar="[NAME=]COMMAND|URL",
+    callback=_reading(_servers),
+    help="Add the tools of an MCP server, named mcp__NAME__TOOL: the command line that starts it, or "
+    "its http(s) URL. May be repeated.",
 )
 
 
@@ -113,6 +213,12 @@ _FILTERS = (
     ),
     click.option("--until", callback=moment, metavar="WHEN", help="Only before."),
     click.option(
+        "--filter",
+        "filter_",
+        metavar="FILTER",
+        help="As in the web inspector: 'tool:bash status:failed dur>2s path:src/ user:ada source:tap'.",
+    ),
+    click.option(
         "--search", metavar="TEXT", help='With these words, or "in this order", anywhere.'
     ),
 )
@@ -132,18 +238,34 @@ def filters(command: Callable[..., None]) -> Callable[..., None]:
         since: float | None,
         until: float | None,
         search: str | None,
+        filter_: str | None,
         **others: Any,
     ) -> None:
         from callsheet.history import Query
+        from callsheet.history.filters import parse_filter
 
         if since is not None and until is not None and since >= until:
             raise click.UsageError("--since is not before --until, so no call can be meant")
         if search is not None and not any(sign.isalnum() for sign in search):
             raise click.UsageError(f"--search {search!r}: there is no word in it")
-        query = Query(tool=tool, status=status, since=since, until=until, search=search)
+        terms, wrong = parse_filter(filter_ or "", time.time())
+        if wrong:
+            raise click.UsageError("--filter " + "\n--filter ".join(wrong))
+        query = Query(
+            tool=tool, status=status, since=since, until=until, search=search, terms=terms
+        )
         command(*args, query=query, **others)
 
     return reduce(lambda made, option: option(made), reversed(_FILTERS), with_query)
+
+
+who_option = click.option(
+    "--who",
+    is_flag=True,
+    default=None,
+    help="Say who made them: user and host, agent; into a pipe, also the client and the source. Without "
+    "it, a wide terminal shows what differs, and JSON has all.",
+)
 
 
 def limit_option(default: str, noun: str = "How many") -> Callable[[_C], _C]:

@@ -158,8 +158,11 @@ class Page:
         """Whether there is a width to fit, and colours."""
         return self._console is not None
 
-    def line(self, *parts: Part, indent: int = 0, wrap: bool = True) -> None:
-        """Write a line. What is for copying or clicking, such as a place in a file, must not be wrapped."""
+    def line(self, *parts: Part, indent: int = 0, hang: int = 0, wrap: bool = True) -> None:
+        """Write a line. What is for copying or clicking, such as a place in a file, must not be wrapped.
+
+        Where it is wrapped, the lines below the first are indented by `hang` more.
+        """
         if self._console is None:
             text = "".join(text for text, _ in parts)
             self._stream.write(f"{' ' * indent}{text}".rstrip() + "\n")
@@ -169,10 +172,14 @@ class Page:
 
         text = Text.assemble(*parts)
         if wrap and text:
+            width = min(WIDEST, self._console.width)
+            if hang:
+                lines = text.wrap(self._console, max(20, width - indent - hang))
+                text = Text("\n" + " " * hang).join(lines)
             padded = Padding(text, (0, 0, 0, indent), expand=False)
-            self._console.print(padded, width=min(WIDEST, self._console.width))
+            self._console.print(padded, width=width)
         else:
-            self._console.print(text, soft_wrap=True)
+            self._console.print(Text(" " * indent) + text, soft_wrap=True)
 
     def table(
         self,
@@ -212,11 +219,14 @@ class Page:
             padding=(0, 2, 0, 0),
             pad_edge=False,
             header_style="dim",
-            expand=any(column.fills for column in columns),
         )
         for row in parts:
             table.add_row(*(Text(text, style) for text, style in row))
-        self._console.print(table, width=min(WIDEST, self._console.width))
+        width = min(WIDEST, self._console.width)
+        # Where there is room for all, numbers stand beside their names; else a column that fills is cut.
+        is_narrow = self._console.measure(table).maximum >= width
+        table.expand = is_narrow and any(column.fills for column in columns)
+        self._console.print(table, width=width)
 
     def _plain_table(self, right: Sequence[bool], rows: Iterable[Sequence[Part]]) -> None:
         lines = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 
@@ -12,10 +13,8 @@ from callsheet.acp.peer import Peer
 from callsheet.cli.cards.board import Board, board_for
 from callsheet.cli.history.lookup import find_session, opened
 from callsheet.cli.options import format_option, history_option, protocol_option
-from callsheet.history import Replay, Store, StoredCall, StoredMessage
-
-PAGE = 50
-"""Entries of a session that are read at once."""
+from callsheet.history import Replay, StoredCall, StoredMessage
+from callsheet.history.replay import entries_of
 
 
 @click.command("replay")
@@ -29,29 +28,16 @@ def command(session: str, protocol: str, format_: str, history: str | None) -> N
     SESSION is its id, its beginning or its end, if no other has the same, or last;
     `callsheet history sessions` lists them.
     """
+    if Path(session).is_file():
+        raise click.UsageError(f"{session} is a recording, not a session: callsheet view {session}")
     with opened(history) as store:
         found = find_session(store, session)
-        entries = _entries(store, found.session_id)
+        entries = entries_of(store, found.session_id)
         if format_ == "pretty":
             _as_cards(entries, board_for(sys.stdout, found.cwd), found.session_id)
         else:
             peer = Peer(version=2 if protocol == "2" else 1)
             _as_lines(entries, Replay(found.session_id, peer))
-
-
-def _entries(store: Store, session_id: str) -> Iterator[StoredCall | StoredMessage]:
-    after = -1
-    while page := store.timeline(session_id, after=after, limit=PAGE):
-        yield from page
-        last = page[-1]
-        after = last.head.position if isinstance(last, StoredCall) else last.position
-
-
-def stored_lines(store: Store, session_id: str) -> Iterator[bytes]:
-    """Yield a stored session as the lines that a client of ACP v1 is sent."""
-    replay = Replay(session_id, Peer())
-    for entry in _entries(store, session_id):
-        yield from replay.lines(entry)
 
 
 def _as_lines(entries: Iterator[StoredCall | StoredMessage], replay: Replay) -> None:

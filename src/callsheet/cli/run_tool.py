@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TextIO
 import click
 
 from callsheet.acp.peer import Peer
+from callsheet.agent.handshake import CALLSHEET
 from callsheet.cli.cards.board import Board, board_for, drawing
-from callsheet.cli.output import write_json
+from callsheet.cli.output import harmless, visible, write_json
 from callsheet.cli.signals import StopSignals
 from callsheet.cli.start import history_factory
 from callsheet.limits.limits import ROOMY, SAFE
 from callsheet.report.errors import CallsheetError
-from callsheet.report.json import JsonObject
 from callsheet.runtime.clock import new_call_id
 from callsheet.runtime.sanitizer import GuardSettings
 from callsheet.runtime.sinks import PipeSink, Sink
+from callsheet.telemetry import session_sink
 from callsheet.tools.errors import NotPermitted
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Session, ToolSettings
@@ -35,29 +36,29 @@ from callsheet.tools.stdio_guard import OwnStdio, own_stdio
 from callsheet.tools.tool import Tool
 
 if TYPE_CHECKING:
+    from callsheet.cli.call import CallRequest
     from callsheet.history import History
+    from callsheet.tools.mcp import McpServer
 
 Format = Literal["pretty", "acp", "result"]
 
 HISTORY_PATIENCE = 2.0
 """Seconds that the history gets at most when the call has ended."""
 
-_ALIAS = "call"
-
 
 class CallPlan(NamedTuple):
     """What `callsheet call` was asked to do."""
 
-    tool: Tool
-    arguments: JsonObject
+    request: CallRequest
     tools: list[Tool]
+    servers: tuple[McpServer, ...]
     format: Format
     protocol: int
     locale: str | None
     cwd: str
     timeout: float | None
-    history: str | None = None
-    hosts: tuple[str, ...] = ()
+    history: str | None
+    hosts: tuple[str, ...]
     """Hosts that `fetch` may reach though they are not public."""
 
 
@@ -102,13 +103,11 @@ class Runner:
         result: ToolResult | None = None
         try:
             with suppress(asyncio.CancelledError):
-                async with session, drawing(self._board):
-                    result = await session.run(
-                        self._plan.tool.name,
-                        self._plan.arguments,
-                        timeout=self._plan.timeout,
-                        alias=_ALIAS,
-                    )
+                async with session:
+                    await connected(session)
+                    tool, arguments = self._plan.request.resolve(session.tools)
+                    async with drawing(self._board):
+                        result = await session.run(tool.name, arguments, timeout=self._plan.timeout)
         except OSError as exc:
             self._give_up(exc.strerror or str(exc))
         self._task = None  # there is nothing left to stop
@@ -136,7 +135,9 @@ class Runner:
 
     def _cancel(self, session: Session) -> None:
         """Cancel the call, whose result then is cancelled; before there is one, the whole run."""
-        if not session.cancel(_ALIAS) and self._task is not None:
+        first = next(iter(session.calls), None)  # others are part of it
+        is_cancelled = first is not None and session.cancel(first)
+        if not is_cancelled and self._task is not None:
             self._task.cancel()
 
     def _session(self, session_id: str, stored: list[Sink]) -> Session:
@@ -144,13 +145,19 @@ class Runner:
             if sink not in stored:  # the history has reported it itself
                 self._give_up(why)
 
+        name, version = CALLSHEET["name"], CALLSHEET["version"]
+        spans = session_sink(session_id, agent=name, version=version)
         return Session(
             session_id,
             cwd=self._plan.cwd,
             tools=self._plan.tools,
+            mcp_servers=self._plan.servers,
             permission="allow",
-            sinks=[*self._sinks, *stored],
+            sinks=[*self._sinks, *stored, *([] if spans is None else [spans])],
             on_lost=on_lost,
+            on_exception=lambda text: click.echo(
+                "\n".join(map(harmless, text.splitlines())), err=True
+            ),
             locale=self._plan.locale,
             tool_settings=ToolSettings(private_hosts=self._plan.hosts),
             # A card is for a person; lines are for clients, some of which take no long ones.
@@ -159,9 +166,13 @@ class Runner:
 
     def _stored(self, history: History, session_id: str) -> Sink:
         plan = self._plan
-        info = {"source": "call", **({"locale": plan.locale} if plan.locale else {})}
-        title = f"callsheet call {plan.tool.name}"
-        return history.session(session_id, cwd=plan.cwd, title=title, info=info)
+        from callsheet.history.rows import Origin
+
+        info = {"locale": plan.locale} if plan.locale else {}
+        name, version = CALLSHEET["name"], CALLSHEET["version"]
+        origin = Origin(agent=name, agent_version=version, source="call")
+        title = f"callsheet call {plan.request.name}"
+        return history.session(session_id, cwd=plan.cwd, title=title, info=info, origin=origin)
 
     def _give_up(self, why: str) -> None:
         """Stop, because stdout can't be written any more. A reader that has simply left is no failure."""
@@ -169,6 +180,15 @@ class Runner:
         self._lost = "" if is_gone else why
         if self._task is not None:
             self._task.cancel()
+
+
+async def connected(session: Session) -> bool:
+    """Wait for the MCP servers of a session, report their problems, and return whether there are none."""
+    problems = await session.connected()
+    for problem in problems:
+        lines = map(visible, problem.splitlines())  # a server's last words are several
+        click.echo("\n  ".join(["callsheet: " + next(lines), *lines]), err=True)
+    return not problems
 
 
 # Streams

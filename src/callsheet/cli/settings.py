@@ -17,11 +17,11 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from callsheet.cli.amounts import BadAmount, parse_age, parse_size
+from callsheet.history.amounts import BadAmount, parse_age, parse_size
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonObject, is_list, is_object
 
@@ -37,8 +37,11 @@ SMALLEST_HISTORY = 1_000_000
 SHORTEST_LITERAL = 3
 """Characters that a project's rule for secrets must begin with, so that it can't hide whatever it likes."""
 
-_TABLES = ("history", "redact")
+_TABLES = ("history", "redact", "lint", "tap")
 _warned: set[str] = set()
+
+
+TableT = TypeVar("TableT", bound=msgspec.Struct)
 
 
 class BadSettings(CallsheetError):
@@ -54,6 +57,20 @@ class HistoryTable(msgspec.Struct, forbid_unknown_fields=True):
     max_bytes: int | str | None = None
 
 
+class LintTable(msgspec.Struct, forbid_unknown_fields=True):
+    """`[tool.callsheet.lint]`: rules by id or category, and globs of files and directories to leave out."""
+
+    select: list[str] = []
+    ignore: list[str] = []
+    exclude: list[str] = []
+
+
+class TapTable(msgspec.Struct, forbid_unknown_fields=True):
+    """`[tap]`. With `notice`, the first session of an agent behind a tap says that it is tapped."""
+
+    notice: bool = True
+
+
 class SettingsFile(NamedTuple):
     """A file, the settings in it, and the prefix of its tables' names."""
 
@@ -67,6 +84,14 @@ class SettingsFile(NamedTuple):
         if not is_object(found):
             raise BadSettings(f"{self.place(name)} is no table")
         return found
+
+    def read(self, name: str, kind: type[TableT]) -> TableT:
+        """Return one of its tables as a struct. Raise `BadSettings`, which names the right settings."""
+        try:
+            return msgspec.convert(self.table(name), kind)
+        except msgspec.ValidationError as exc:
+            names = ", ".join(kind.__struct_fields__)
+            raise BadSettings(f"{self.place(name)} {exc}; it has {names}") from None
 
     def place(self, name: str) -> str:
         """Return a table's name with its file, for a message."""
@@ -88,8 +113,13 @@ def own_settings() -> SettingsFile | None:
     return _settings_in(file) if os.path.lexists(file) else None
 
 
-def project_settings(cwd: str | os.PathLike[str] = ".") -> SettingsFile | None:
-    """Return the settings of the project that a directory is in. A mistake is warned of, and ignored."""
+def project_settings(
+    cwd: str | os.PathLike[str] = ".", *, trusted: bool = False
+) -> SettingsFile | None:
+    """Return the settings of the project that a directory is in.
+
+    A mistake is warned of, and ignored, unless they are `trusted`.
+    """
     try:
         start = Path(os.path.abspath(cwd))  # noqa: PTH100 - as it was typed, with its links
     except OSError:  # the directory that we are in was removed
@@ -99,6 +129,8 @@ def project_settings(cwd: str | os.PathLike[str] = ".") -> SettingsFile | None:
         try:
             found = _settings_in(file) if os.path.lexists(file) else None
         except BadSettings as exc:
+            if trusted:
+                raise
             warn(str(exc))
         else:
             if found is not None:
@@ -202,11 +234,7 @@ def _history_in(file: SettingsFile) -> tuple[str | None, Retention]:
     """Return the URL that a file names, if any, and the limits that hold with it."""
     from callsheet.history.rows import KEEP
 
-    try:
-        table = msgspec.convert(file.table("history"), HistoryTable)
-    except msgspec.ValidationError as exc:
-        names = ", ".join(HistoryTable.__struct_fields__)
-        raise BadSettings(f"{file.place('history')} {exc}; it has {names}") from None
+    table = file.read("history", HistoryTable)
     limits: dict[str, float | None] = {}
     for name, parse in _LIMITS.items():
         value = getattr(table, name)
@@ -243,11 +271,11 @@ def _beside(url: str, file: Path) -> str:
     """Return the URL that a file names: a relative path is relative to the file."""
     from urllib.parse import unquote  # an editor waits for our start
 
-    from callsheet.history.url import OFF, is_postgres
+    from callsheet.history.url import OFF, is_server
 
     begin = "sqlite:///"
     path = unquote(url.removeprefix(begin)) if url.startswith(begin) else url
-    if is_postgres(url) or url.strip().lower() in OFF or "://" in path:
+    if is_server(url) or url.strip().lower() in OFF or "://" in path:
         return url
     return str(file.parent / path) if path and not path.startswith("~") else url
 
@@ -258,15 +286,42 @@ def _hold_inside(url: str, file: Path) -> None:
     Whoever opens a directory that they were sent does not mean to send its author their history; nor may
     links in it lead to the user's own history, which the project's limits would empty.
     """
-    from callsheet.history.url import OFF, file_of, is_postgres
+    from callsheet.history.url import OFF, file_of, is_server
 
     if url.strip().lower() in OFF:
         return
-    if is_postgres(url) or not file_of(url).resolve().is_relative_to(file.parent.resolve()):
+    if is_server(url) or not file_of(url).resolve().is_relative_to(file.parent.resolve()):
         raise BadSettings(
             f"{file}: [tool.callsheet.history] url: a project can name a file inside of it, or off; "
             f"name another one by {URL_VARIABLE}, or in your own settings ({user_file()})"
         )
+
+
+# Lint and tap
+
+
+def lint_settings() -> tuple[LintTable, Path]:
+    """Return the project's settings for lint, and the directory that `exclude` is relative to.
+
+    They say what is linted in the project's own code, so they are trusted. Raise `BadSettings`.
+    """
+    file = own_settings() if os.environ.get(VARIABLE) else project_settings(trusted=True)
+    if file is None:
+        return LintTable(), Path()
+    return file.read("lint", LintTable), file.path.parent
+
+
+def tap_settings() -> TapTable:
+    """Return the settings for taps: the project's, else the user's. Raise `BadSettings` for the latter."""
+    own = own_settings()
+    table = TapTable() if own is None else own.read("tap", TapTable)
+    file = None if os.environ.get(VARIABLE) else project_settings()
+    if file is not None and "tap" in file.tables:
+        try:
+            return file.read("tap", TapTable)
+        except BadSettings as exc:
+            warn(str(exc))
+    return table
 
 
 # Rules for secrets

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shlex
 import shutil
+import stat
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
 from callsheet.cli.editors import (
+    ADAPTER,
     AGENTS,
     EDITORS,
     SERVERS,
     AcpAgent,
     BadSettingsFile,
-    Editor,
     callsheet_command,
+    entry_in,
+    from_anywhere,
+    missing_scripts,
+    tapped_program,
     with_entry,
 )
+from callsheet.cli.options import command_name
 from callsheet.cli.output import replacing, write
 
 BACKUP = ".before-callsheet"
@@ -33,38 +42,76 @@ BACKUP = ".before-callsheet"
     help=f"Tap this agent: {', '.join(AGENTS)}, or its whole command in quotes.",
 )
 @click.option("--write", "writes", is_flag=True, help="Write the settings; a backup is kept.")
-def command(editor: str, tapped: str | None, writes: bool) -> int:
+@click.argument("options", nargs=-1, metavar="[-- OPTION…]", type=click.UNPROCESSED)
+def command(editor: str, tapped: str | None, writes: bool, options: tuple[str, ...]) -> int:
     """Print the settings for an editor: our own agent, or an agent of yours behind the tap.
+
+    What follows -- are options of `callsheet agent`.
 
     \b
       callsheet setup zed --tap claude
       callsheet setup jetbrains --tap "my-agent --acp" --write
+      callsheet setup zed -- --tools agent.py --handler agent.py:Agent
     """
     chosen = EDITORS[editor]
-    name, started = _server(tapped)
+    if tapped is not None and options:
+        raise click.UsageError("--tap has the agent's whole command, so nothing follows --")
+    name, started, adapter = _own_server(options) if tapped is None else _tapped_server(tapped)
     entry: dict[str, object] = {**chosen.fields, "command": started[0], "args": started[1:]}
     file = chosen.settings()
     if file is None:
         if writes:
+            words = ["--tap", tapped] if tapped is not None else ["--", *options] if options else []
             raise click.UsageError(
-                f"{chosen.title}'s settings are a program: paste what `callsheet setup {editor}` prints"
+                f"{chosen.title}'s settings are a program: paste what "
+                f"`{shlex.join(['callsheet', 'setup', editor, *words])}` prints"
             )
-        write(_lua(name, started))
+        write(_lua(name, started, adapter))
     elif writes:
-        write_entry(file, name, entry)
-        click.echo(f"{chosen.title} has “{name}” now: {file}", err=True)
+        is_new, old = write_entry(file, name, entry)
+        has = "has “{}” now" if is_new else "has “{}” already"
+        click.echo(f"{chosen.title} {has.format(name)}: {file}", err=True)
+        if is_new and old is not None:
+            click.echo(
+                f"callsheet: that replaced “{name}”: {json.dumps(old, ensure_ascii=False)}",
+                err=True,
+            )
     else:
         click.echo(f"# into {_shown(file)}, or add --write", err=True)
         write(json.dumps({SERVERS: {name: entry}}, indent=2, ensure_ascii=False))
-    _warn_of_missing(tapped, chosen)
+    if not any(map(shutil.which, chosen.programs)):
+        click.echo(f"callsheet: {chosen.title} is not found on this PATH", err=True)
+    agent = tapped_program(started)
+    if agent is not None and not shutil.which(agent):
+        click.echo(f"callsheet: {agent} is not found on this PATH; {name} needs it", err=True)
+    for script in missing_scripts(started):
+        if script != agent:
+            click.echo(f"callsheet: there is no file {script}; {name} needs it", err=True)
     return 0
 
 
-def _server(tapped: str | None) -> tuple[str, list[str]]:
-    """Return the name of the agent as the editor will show it, and the command that starts it."""
-    ours = callsheet_command()
-    if tapped is None:
-        return "Callsheet", [*ours, "agent"]
+class EditorEntry(NamedTuple):
+    """What an editor is to start: its name as the editor shows it, and its command."""
+
+    name: str
+    command: list[str]
+    adapter: str
+    """What CodeCompanion extends."""
+
+
+def _own_server(options: tuple[str, ...]) -> EditorEntry:
+    """Return our own agent with these options, which are refused as `callsheet agent` would."""
+    from callsheet.cli.agent import command as agent_command
+
+    read = agent_command.make_context("callsheet agent", list(options)).params
+    handler = str(read["handler"] or "")
+    name = command_name([handler.partition(":")[0]]) if handler else "Callsheet"
+    command = [*callsheet_command(), "agent", *map(from_anywhere, options)]
+    return EditorEntry(name, command, ADAPTER)
+
+
+def _tapped_server(tapped: str) -> EditorEntry:
+    """Return an agent behind the tap: one of those that are known, or a whole command."""
     agent = AGENTS.get(tapped.lower())
     if agent is None:
         try:
@@ -76,29 +123,46 @@ def _server(tapped: str | None) -> tuple[str, list[str]]:
             raise click.UsageError(
                 f"--tap {tapped!r}: no known agent ({known}), and no command that is there"
             )
-        agent = AcpAgent(Path(words[0]).name, words[0], tuple(words[1:]))
-    program = shutil.which(agent.program) or agent.program
-    return f"{agent.title}, tapped", [*ours, "tap", "--", program, *agent.arguments]
+        agent = AcpAgent(command_name(words), words[0], tuple(map(from_anywhere, words[1:])))
+    program = os.path.expanduser(agent.program)  # noqa: PTH111 - it may be no path
+    program = shutil.which(program) or program
+    if os.sep in program:  # an editor starts it from another directory
+        program = os.path.abspath(program)  # noqa: PTH100 - links stay as they are named
+    command = [*callsheet_command(), "tap", "--", program, *agent.arguments]
+    return EditorEntry(f"{agent.title}, tapped", command, agent.adapter)
 
 
-def write_entry(file: Path, name: str, entry: dict[str, object]) -> None:
-    """Put an agent into a settings file; what stood there before is kept beside it."""
+def write_entry(file: Path, name: str, entry: dict[str, object]) -> tuple[bool, object]:
+    """Put an agent into a settings file.
+
+    Returns:
+        Whether it was not in it just so, and what was there under its name; None if nothing was.
+
+    What stood there before is kept beside it. No backup is overwritten: the first has what the user wrote.
+    """
     try:
-        before = file.read_text(encoding="utf-8") if file.exists() else ""
-        after = with_entry(before, name, entry)
+        before = file.read_bytes().decode() if file.exists() else ""
+        after, old = with_entry(before, name, entry), entry_in(before, name)
+        if after == before:
+            return False, old
         file.parent.mkdir(parents=True, exist_ok=True)
         if before:
-            shutil.copy2(file, file.with_name(file.name + BACKUP))
+            names = (f"{file.name}{BACKUP}{number}" for number in ("", *range(2, 1000)))
+            backups = (file.with_name(one) for one in names)
+            shutil.copy2(file, next(one for one in backups if not one.exists()))
+        mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else 0o600
         with replacing(str(file)) as stream:
+            os.fchmod(stream.fileno(), mode)
             stream.write(after.encode())
     except (OSError, UnicodeDecodeError, BadSettingsFile) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else exc
         raise click.ClickException(f"{file}: {reason}; nothing was changed") from None
+    return True, old
 
 
-def _lua(name: str, started: list[str]) -> str:
-    """Return what avante.nvim and CodeCompanion need."""
-    key = name.partition(",")[0].lower().replace("-", "_")
+def _lua(name: str, started: list[str], adapter: str) -> str:
+    """Return what avante.nvim and CodeCompanion need. No plugin has an agent of its own by such a name."""
+    key = re.sub(r"\W+", "_", name.lower())
     first, *rest = (json.dumps(word, ensure_ascii=False) for word in started)
     return f"""\
 -- avante.nvim
@@ -107,28 +171,18 @@ acp_providers = {{
   ["{key}"] = {{ command = {first}, args = {{ {", ".join(rest)} }} }},
 }},
 
--- CodeCompanion
+-- CodeCompanion: of the adapter that is extended, only the sign-in and the messages' form are kept
 adapters = {{
   acp = {{
-    {key} = function()
-      return require("codecompanion.adapters").extend("gemini_cli", {{
+    ["{key}"] = function()
+      return require("codecompanion.adapters").extend("{adapter}", {{
         name = "{key}",
+        formatted_name = {json.dumps(name, ensure_ascii=False)},
         commands = {{ default = {{ {", ".join((first, *rest))} }} }},
       }})
     end,
   }},
 }},"""
-
-
-def _warn_of_missing(tapped: str | None, editor: Editor) -> None:
-    if not any(map(shutil.which, editor.programs)):
-        click.echo(f"callsheet: {editor.title} is not found on this PATH", err=True)
-    agent = AGENTS.get((tapped or "").lower())
-    if agent is not None and not shutil.which(agent.program):
-        click.echo(
-            f"callsheet: {agent.program} is not found on this PATH; {agent.title} needs it",
-            err=True,
-        )
 
 
 def _shown(file: Path) -> str:

@@ -8,20 +8,33 @@ all. Nothing here may import click, or anything else that is slow.
 
 from __future__ import annotations
 
+import atexit
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 TYPE_CHECKING = False  # importing it would take longer than the rest
 if TYPE_CHECKING:
+    from typing import Literal
+
     from callsheet.history.history import History
     from callsheet.history.rows import Retention
     from callsheet.tap.stdio import Between
 
+HOW = {
+    "tap": "callsheet setup zed --tap AGENT prints the settings",
+    "record": "in its settings, put callsheet record -o DIRECTORY -- before the agent's command",
+}
+"""How an editor is made to start `tap` or `record`."""
+
 _HINT = """\
 callsheet {} stands between an editor and an agent, which speak ACP, which is JSON, on stdin and stdout.
-Let your editor start it: callsheet setup zed --tap AGENT prints the settings. To leave: Ctrl-D.
+Let your editor start it: {}. To leave: Ctrl-D.
 """
+
+
+LISTED = 1.0
+"""Seconds after its start at which an agent or a tap is listed as running."""
 
 
 class StartedAgent:
@@ -60,8 +73,7 @@ def early(arguments: Sequence[str]) -> tuple[int | None, StartedAgent | None]:
     from callsheet.processes.child import CannotStart
     from callsheet.tap.stdio import Between
 
-    if os.isatty(0):
-        os.write(2, _HINT.format(arguments[0]).encode())
+    explain(arguments[0])
     try:
         return None, StartedAgent(command, Between(command))
     except CannotStart as exc:
@@ -69,17 +81,21 @@ def early(arguments: Sequence[str]) -> tuple[int | None, StartedAgent | None]:
         return exc.exit_code, None
 
 
+def explain(name: str) -> None:
+    """Say what `tap` or `record` waits for, to somebody who has started it on a terminal."""
+    if os.isatty(0):
+        os.write(2, _HINT.format(name, HOW[name]).encode())
+
+
 def _agent_command(arguments: Sequence[str]) -> list[str]:
     """Return what follows `--`; nothing if it may not be our own `--`, or if only help is wanted.
 
     In `tap npx -- agent`, the `--` belongs to npx. Before our own, a word without dashes can only be
-    the value of an option; flags, which take none, all begin with `--no-`.
+    the value of an option; flags, which take none, all begin with `--no`.
     """
     options = list(arguments[: arguments.index("--")]) if "--" in arguments else [""]
     for before, word in pairwise(["", *options]):
-        takes_value = (
-            before.startswith("-") and "=" not in before and not before.startswith("--no-")
-        )
+        takes_value = before.startswith("-") and "=" not in before and not before.startswith("--no")
         if word in ("-h", "--help") or not (word.startswith("-") or takes_value):
             return []
     return list(arguments[len(options) + 1 :])
@@ -94,7 +110,9 @@ def serve() -> int | None:
     from callsheet.agent.startup import start
 
     if has_history is not None:  # there are no settings to read
-        return start(history=_default_history if has_history else None, handshake=handshake)
+        usual = HistoryFactory() if has_history else None
+        list_as_running("agent", ("callsheet", "agent"), usual)
+        return start(history=usual, handshake=handshake)
     from callsheet.cli.settings import use_rules
     from callsheet.report.errors import CallsheetError
 
@@ -103,6 +121,7 @@ def serve() -> int | None:
         history = history_factory()
     except CallsheetError:
         return None
+    list_as_running("agent", ("callsheet", "agent"), history)
     return start(history=history, handshake=handshake)
 
 
@@ -136,9 +155,77 @@ def _has_history() -> bool | None:
         return None
 
 
+class HistoryFactory:
+    """Makes the history when it is first needed.
+
+    Args:
+        url: Where it is. Default: this user's.
+        keep: The limits of what is stored.
+    """
+
+    def __init__(self, url: str | None = None, keep: Retention | None = None) -> None:
+        self._url: str | None = url
+        self._keep: Retention | None = keep
+
+    def __call__(self) -> History:
+        """Return a new history."""
+        from callsheet.history.history import History
+        from callsheet.history.rows import KEEP
+        from callsheet.history.url import default_url
+        from callsheet.runtime.spill_store import SpillStore, default_directory
+        from callsheet.telemetry.prices import estimated
+
+        return History(
+            self._url or default_url(),
+            keep=self._keep or KEEP,
+            forget_spills=SpillStore(default_directory()).forget,
+            price=estimated,
+        )
+
+    def place(self) -> str:
+        """Return where the history is, without a password."""
+        from callsheet.history.url import canonical_url, default_url
+
+        return canonical_url(self._url or default_url())
+
+
+def list_as_running(
+    kind: Literal["agent", "tap"], command: Sequence[str], history: HistoryFactory | None
+) -> None:
+    """List this process among the agents and taps that run, `LISTED` seconds later, in another thread.
+
+    By then, an editor has its first answers. Whatever goes wrong, it is served: it is just not listed.
+    """
+    import threading
+    import time
+    from contextlib import suppress
+
+    since = time.time()
+
+    def enter() -> None:
+        with suppress(Exception):
+            from callsheet.processes import registry
+
+            name = os.path.basename(command[0])  # noqa: PTH119 - pathlib takes long to import
+            place = "off" if history is None else history.place()
+            registry.enter(kind, name, command, place, since)
+
+    timer = threading.Timer(LISTED, enter)
+    timer.daemon = True
+
+    def stop() -> None:
+        # The interpreter must not end while the thread is inside of RE2: that aborts the process.
+        timer.cancel()
+        timer.join(LISTED)
+
+    with suppress(RuntimeError):  # no thread can be started
+        timer.start()
+        atexit.register(stop)
+
+
 def history_factory(
     flag: str | None = None, *, cwd: str | os.PathLike[str] = "."
-) -> Callable[[], History] | None:
+) -> HistoryFactory | None:
     """Return what makes the history, or None if none is to be written. It is made when first needed.
 
     Args:
@@ -154,19 +241,4 @@ def history_factory(
     url, keep = history_settings(flag, cwd=cwd)
     if url is None:
         return None
-
-    return lambda: _history(url, keep)
-
-
-def _default_history() -> History:
-    from callsheet.history.rows import KEEP
-    from callsheet.history.url import default_url
-
-    return _history(default_url(), KEEP)
-
-
-def _history(url: str, keep: Retention) -> History:
-    from callsheet.history.history import History
-    from callsheet.runtime.spill_store import SpillStore, default_directory
-
-    return History(url, keep=keep, forget_spills=SpillStore(default_directory()).forget)
+    return HistoryFactory(url, keep)

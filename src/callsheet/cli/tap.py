@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
@@ -15,15 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from callsheet.cli.options import history_option, locale_option, usage_errors
+from callsheet.cli.options import budget_option, history_option, locale_option, usage_errors
 from callsheet.cli.output import replacing
-from callsheet.cli.settings import use_rules
-from callsheet.cli.start import StartedAgent, history_factory
+from callsheet.cli.settings import tap_settings, use_rules
+from callsheet.cli.start import HOW, StartedAgent, explain, history_factory, list_as_running
 
 if TYPE_CHECKING:
     from callsheet.tap.context import TapSettings
     from callsheet.tap.offline import Repairs
     from callsheet.tap.stats import Account
+    from callsheet.tap.stdio import Between
+    from callsheet.telemetry.budget import CostBudget
 
 
 def repair_options(command: Callable[..., int]) -> Callable[..., int]:
@@ -71,14 +74,22 @@ def repair_options(command: Callable[..., int]) -> Callable[..., int]:
 @click.option(
     "--report", metavar="FILE", help="Where to report at the end what was done. Default: stderr."
 )
+@click.option(
+    "--notice/--no-notice",
+    default=None,
+    help="Say in one line that an agent is tapped, in its first session. Default: [tap] notice, else yes.",
+)
+@budget_option
 @repair_options
-@click.argument("agent", nargs=-1, required=True, metavar="-- COMMAND…", type=click.UNPROCESSED)
+@click.argument("agent", nargs=-1, metavar="-- COMMAND…", type=click.UNPROCESSED)
 @click.pass_obj
 def tap(
     started: StartedAgent | None,
     history: str | None,
     record: str | None,
     report: str | None,
+    notice: bool | None,
+    budget: CostBudget | None,
     settings: TapSettings,
     agent: tuple[str, ...],
 ) -> int:
@@ -99,11 +110,35 @@ def tap(
     with usage_errors():
         use_rules()
         factory = history_factory(history)
-    between = started.claim(agent) if started is not None else None
-    code, account = run_tap(agent, settings, history=factory, record=record, between=between)
+        says = tap_settings().notice if notice is None else notice
+    between = _claimed(started, agent, "tap")
+    code, account = run_tap(
+        agent,
+        settings,
+        history=factory,
+        record=record,
+        between=between,
+        notice=says,
+        budget=budget,
+        started=lambda: list_as_running("tap", agent, factory),
+    )
     if account is not None:
         write_report(account, report)
     return code
+
+
+def _claimed(started: StartedAgent | None, agent: tuple[str, ...], name: str) -> Between | None:
+    """Return the agent that was started ahead. Without a command, say what would be right."""
+    if not agent:
+        options = " -o FILE" if name == "record" else ""
+        raise click.UsageError(
+            f"name the agent's command: callsheet {name}{options} -- AGENT…\n"
+            f"An editor starts this, not you: {HOW[name]}."
+        )
+    if started is not None:
+        return started.claim(agent)
+    explain(name)
+    return None
 
 
 def refuse_same_file(record: str | None, report: str | None) -> None:
@@ -142,9 +177,9 @@ def write_report(account: Account, path: str | None) -> None:
     "--output",
     required=True,
     metavar="FILE",
-    help="Where to record to; one that is there is replaced. In a directory, each run gets a file.",
+    help="A file, which the next run replaces, or a directory, in which each run gets a file.",
 )
-@click.argument("agent", nargs=-1, required=True, metavar="-- COMMAND…", type=click.UNPROCESSED)
+@click.argument("agent", nargs=-1, metavar="-- COMMAND…", type=click.UNPROCESSED)
 @click.pass_obj
 def record(started: StartedAgent | None, output: str, agent: tuple[str, ...]) -> int:
     """Run any ACP agent and record its traffic, passing every byte on untouched.
@@ -152,7 +187,7 @@ def record(started: StartedAgent | None, output: str, agent: tuple[str, ...]) ->
     Put it in front of the agent's command in an editor's settings:
 
     \b
-      callsheet record -o FILE -- my-agent --acp
+      callsheet record -o recordings/ -- my-agent --acp
 
     A recording holds all that went over the wire, secrets too. Only you can read the file; look at it
     before you give it to others. Exits as the agent does.
@@ -161,7 +196,7 @@ def record(started: StartedAgent | None, output: str, agent: tuple[str, ...]) ->
         raise click.UsageError("stdout is the client's: name a file, such as -o traffic.jsonl")
     from callsheet.tap.recording import record as run_record
 
-    between = started.claim(agent) if started is not None else None
+    between = _claimed(started, agent, "record")
     return run_record(agent, output, between=between)
 
 
@@ -186,28 +221,60 @@ def repair(recording: str, output: str | None, settings: TapSettings) -> int:
     from callsheet.tap.stats import table
 
     repairs = Repairs(settings, SpillStore(default_directory(), by_content=True))
+    output = None if output == "-" else output
     try:
-        _write(repairs, recording, None if output == "-" else output)
+        if is_same_file(recording, output):
+            raise click.UsageError(
+                f"the result would replace the recording, {output or recording}; name another file, "
+                "such as -o repaired.jsonl"
+            )
+        _write(repairs, recording, output)
     except BrokenPipeError:
         raise
     except OSError as exc:
-        click.echo(f"callsheet repair: {exc.filename or recording}: {exc.strerror}", err=True)
+        problem = f"{exc.filename or recording}: {exc.strerror}"
+        if isinstance(exc, IsADirectoryError) and exc.filename == recording:
+            problem = f"{recording} is a directory: name one of its recordings"
+        click.echo(f"callsheet repair: {problem}", err=True)
         return 2
+    if repairs.cut_at is not None:
+        click.echo(
+            f"callsheet repair: {recording}: line {repairs.cut_at}, the last one, is cut off: "
+            "what should follow is missing",
+            err=True,
+        )
     click.echo(
         table(repairs.account, "repair") or "callsheet repair: no calls\n", err=True, nl=False
     )
     return 0
 
 
+def is_same_file(recording: str, output: str | None) -> bool:
+    """Return whether a recording and what is written are one file, by whatever names."""
+    try:
+        source = os.stat(0 if recording == "-" else recording)  # noqa: PTH116 - it may be a descriptor
+        target = os.stat(sys.stdout.fileno() if output is None else output)  # noqa: PTH116
+    except (OSError, ValueError):
+        return False  # one of them is not there
+    return stat.S_ISREG(source.st_mode) and os.path.samestat(source, target)
+
+
 def _write(repairs: Repairs, recording: str, output: str | None) -> None:
-    """Write a recording, repaired. Where there is no message in it, the output stays as it was."""
+    """Write a recording, repaired. Of what is no recording nothing is written."""
+    from callsheet.observe.lines import EMPTY_RECORDING, NO_RECORDING
+
     source = 0 if recording == "-" else recording
     with (
         open(source, "rb", closefd=source != 0) as stream,
         nullcontext(sys.stdout.buffer) if output is None else replacing(output) as out,
     ):
+        waiting: list[bytes] = []  # until there is a message
         for line in repairs.repaired(stream):
-            out.write(line)
-        out.flush()
+            waiting.append(line)
+            if repairs.messages:
+                out.writelines(waiting)
+                waiting.clear()
         if not repairs.messages:
-            raise OSError(0, "there is no message in it", recording)
+            why = NO_RECORDING if waiting else EMPTY_RECORDING
+            raise OSError(0, why, recording)
+        out.flush()

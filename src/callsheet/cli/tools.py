@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shlex
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from callsheet.cli.call import load_tools, tool_named
-from callsheet.cli.options import format_option, tools_option
+from callsheet.cli.options import format_option, mcp_option, tools_option
 from callsheet.cli.output import Page, Part, TableColumn, write_json
 from callsheet.report.json import JsonObject, is_list, is_object
 from callsheet.tools.arguments import expected
-from callsheet.tools.tool import Tool
+from callsheet.tools.tool import Registry, Tool
+
+if TYPE_CHECKING:
+    from callsheet.tools.mcp import McpServer
 
 
 @click.command()
 @click.argument("name", metavar="[TOOL]", required=False)
 @format_option("text json", "text: for people. json: with the whole input schemas.", "text")
 @tools_option
-def command(name: str | None, format_: str, tools_file: str | None) -> None:
+@mcp_option
+def command(
+    name: str | None, format_: str, tools_file: str | None, servers: tuple[McpServer, ...]
+) -> int:
     """List the tools: what they do and what they take.
 
-    With a TOOL, show all that is known of that one.
+    With a TOOL, show all that is known of that one. Exits with 1 if an MCP server can't be used.
     """
-    _, registry = load_tools(tools_file)
+    tools, registry = load_tools(tools_file)
+    is_well = True
+    if servers:
+        registry, is_well = asyncio.run(_with_servers(tools, servers))
     found = list(registry) if name is None else [tool_named(name, registry)]
     if format_ == "json":
         data = [to_dict(tool) for tool in found]
@@ -34,7 +45,23 @@ def command(name: str | None, format_: str, tools_file: str | None) -> None:
     elif name is None:
         show_list(Page(), found)
     else:
-        show_tool(Page(), found[0], tools_file)
+        options = ["--tools", tools_file] if tools_file else []
+        for server in servers:
+            started = server.url or shlex.join([server.command or "", *server.args])
+            options += ["--mcp", f"{server.name}={started}"]
+        show_tool(Page(), found[0], options)
+    return 0 if is_well else 1
+
+
+async def _with_servers(
+    tools: Sequence[Tool], servers: Sequence[McpServer]
+) -> tuple[Registry, bool]:
+    """Return the tools of MCP servers beside the others, and whether all servers could be used."""
+    from callsheet.cli.run_tool import connected
+    from callsheet.tools.session import Session
+
+    async with Session(tools=tools, mcp_servers=servers) as session:
+        return session.tools, await connected(session)
 
 
 def to_dict(tool: Tool) -> JsonObject:
@@ -75,8 +102,8 @@ def show_list(page: Page, tools: Sequence[Tool]) -> None:
     page.line(("? marks what may be left out. One in full: callsheet tools NAME", "dim"))
 
 
-def show_tool(page: Page, tool: Tool, file: str | None = None) -> None:
-    """Write all that is known of a tool."""
+def show_tool(page: Page, tool: Tool, options: Sequence[str] = ()) -> None:
+    """Write all that is known of a tool. `options` are those that `callsheet call` needs to find it."""
     facts = [str(tool.kind or "other"), "only reads" if tool.read_only else "writes"]
     facts.append(f"permission: {permission_of(tool)}")
     if tool.timeout is not None:
@@ -99,14 +126,13 @@ def show_tool(page: Page, tool: Tool, file: str | None = None) -> None:
     if rows:
         page.table((TableColumn(), TableColumn(wraps=True)), rows, header=False)
         page.line()
-    page.line((usage(tool, file), ""), wrap=False)
+    page.line((usage(tool, options), ""), wrap=False)
 
 
-def usage(tool: Tool, file: str | None = None) -> str:
+def usage(tool: Tool, options: Sequence[str] = ()) -> str:
     """Return a command line that calls a tool with what it needs."""
     needed = [f"{name}={name.upper()}" for name, _, is_needed in arguments_of(tool) if is_needed]
-    words = ["callsheet", "call", tool.name, *needed]
-    return " ".join(words + (["--tools", shlex.quote(file)] if file else []))
+    return shlex.join(["callsheet", "call", tool.name, *needed, *options])
 
 
 def arguments_of(tool: Tool) -> list[tuple[str, JsonObject, bool]]:

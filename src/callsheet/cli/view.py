@@ -5,34 +5,45 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
+from msgspec.structs import replace
+from rich.console import Console, RenderableType
 from rich.text import Text
 
-from callsheet.cli.cards.card import COLOURS, ended_card, mark
-from callsheet.cli.history.lookup import find_session, opened
+from callsheet.cli.cards.body import end_text
+from callsheet.cli.cards.card import ended_card
+from callsheet.cli.cards.timeline import facts, timeline
+from callsheet.cli.history.lookup import Trouble, find_session, opened
 from callsheet.cli.options import history_option, locale_option
 from callsheet.cli.output import is_terminal, replacing, visible
-from callsheet.cli.replay import stored_lines
-from callsheet.observe.lines import read_lines
-from callsheet.report.humanize import bytes_text, plural, short_duration
+from callsheet.history.replay import entries_of
+from callsheet.observe.lines import EMPTY_RECORDING, NO_RECORDING, read_lines
+from callsheet.report.humanize import bytes_text, plural
+from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
 from callsheet.testing.recordings import fold
-from callsheet.ui.trace import Trace, TracedCall, paired, repaired, trace_of
+from callsheet.ui.trace import origin_keys, paired, repaired, stored_lines, stored_trace, trace_of
+from callsheet.ui.traced import Trace, TracedCall
 
 PIPE_WIDTH = 120
-
-BAR = 40
-"""Columns of the timeline."""
+FEW = 3
+"""Lines that could not be read and are named."""
 
 
 class Unreadable(click.ClickException):
     """There is nothing to look at."""
 
     exit_code = 2
+
+    def show(self, file: object = None) -> None:  # noqa: ARG002
+        """Write the error to stderr."""
+        click.echo(f"callsheet: {self.message}", err=True)
 
 
 @click.command("view")
@@ -48,8 +59,10 @@ def command(
 ) -> int:
     """Look at a recording, or at a session of the history. Secrets are redacted.
 
-    SESSION is the id of a stored session, a part of it, or last. A page holds everything in one file, and
-    is good to attach to an issue.
+    RECORDING is a file that `callsheet record` wrote, messages of ACP line by line, such as those of
+    `acpx --format json`, or what Zed copies from its ACP logs; `-` reads from stdin. SESSION is the id of
+    a stored session, a part of it, or last. A page holds everything in one file, and is good to attach to
+    an issue.
 
     \b
       callsheet view session.jsonl
@@ -59,107 +72,142 @@ def command(
     \b
     Exit codes: 0 ok, 1 no such session, 2 unreadable.
     """
-    data, name = _read(source, history)
-    shown = trace_of(repaired(data, locale) if before else data, name)
-    original = trace_of(data, name) if before else None
-    if not (shown.calls or shown.turns or shown.messages):
-        raise Unreadable(f"{source}: there is no ACP traffic in it")
+    if _is_recording(source):
+        data, name = _read(source), "stdin" if source == "-" else Path(source).name
+        original = trace_of(data, name)
+        _check_traffic(source, data, original)
+        shown = trace_of(repaired(data, locale), name) if before else original
+        if before:
+            shown.unreadable = original.unreadable
+    else:
+        if before:
+            raise click.UsageError(
+                "--before needs a recording: of a session, only what the client saw is stored"
+            )
+        with opened(history) as store:
+            try:
+                found = find_session(store, source)
+            except Trouble as exc:
+                message = f"there is no file {visible(source)!r}, and {exc.message}"
+                raise Trouble(message) from None
+            entries = list(entries_of(store, found.session_id))
+            origins = store.origins(origin_keys(entries))
+        original = shown = stored_trace(found, entries, origins)
+        data = b"".join(stored_lines(found.session_id, entries, shown.epoch or 0.0))
     if output is not None:
-        from callsheet.ui.page import page_of
-
-        page = page_of(shown, original)
-        with replacing(output) as stream:
-            stream.write(page)
-        click.echo(
-            f"{output}: {plural(len(shown.calls), 'call')}, {bytes_text(len(page))}", err=True
-        )
+        _write_page(output, shown, original if before else None)
         return 0
-    width = shutil.get_terminal_size().columns - 1 if is_terminal() else PIPE_WIDTH
-    screen = io.StringIO()
-    console = Console(file=screen, width=width, force_terminal=is_terminal(), highlight=False)
-    _overview(console, shown, original)
-    if original is None:
-        _cards(console, repaired(data, locale, repair=False), shown)
-    os.environ.setdefault("LESS", "-FRX")  # what fits the screen needs no pager
-    click.echo_via_pager(screen.getvalue(), color=is_terminal())
+    _page(_screens(shown, original if before else None, data, locale))
     return 0
 
 
-def _read(source: str, history: str | None) -> tuple[bytes, str]:
-    """Return the bytes of a recording, or of a stored session as a client would be sent it, and its name."""
-    path = Path(source)
-    if path.is_file() or os.sep in source or source.endswith((".jsonl", ".ndjson", ".log")):
-        try:
-            return path.read_bytes(), path.name
-        except OSError as exc:
-            raise Unreadable(f"{source}: {exc.strerror}") from None
-    with opened(history) as store:
-        found = find_session(store, source)
-        return b"".join(stored_lines(store, found.session_id)), found.session_id
+# Reading
 
 
-def _overview(console: Console, trace: Trace, original: Trace | None) -> None:
-    """Show what the recording is, and its calls in order, with bars that show when they ran."""
-    ends = [call.ended or call.announced for call in trace.calls]
-    facts = [
-        trace.agent or "an unknown agent",
-        f"ACP {trace.protocol}" if trace.protocol else "ACP",
-        plural(len(trace.calls), "call"),
-        plural(sum(call.ended is None for call in trace.calls), "call") + " open",
-        plural(sum(len(call.findings) for call in trace.calls), "finding"),
-    ]
-    console.print(Text(visible(trace.source), "bold"), Text(visible(" · ".join(facts)), "dim"))
-    for problem in trace.unreadable[:3]:
-        console.print(Text(f"not read: {visible(problem)}", "red"))
-    table = Table(box=None, pad_edge=False, header_style="dim", show_header=original is not None)
-    table.expand = True
-    table.add_column("" if original is None else "AS THE AGENT SENT IT", ratio=1, no_wrap=True)
-    if original is not None:
-        table.add_column("BEHIND THE TAP", ratio=1, no_wrap=True)
-    width = BAR if original is None else BAR // 2
-    table.add_column("TOOK", justify="right", no_wrap=True, min_width=7)
-    table.add_column("", no_wrap=True, min_width=width)
-    begin, end = (min(c.announced for c in trace.calls), max(ends)) if ends else (0.0, 0.0)
-    pairs = [(None, call) for call in trace.calls] if original is None else paired(original, trace)
-    for old, call in pairs:
-        shown = call or old
-        assert shown is not None
-        time = ""
-        if shown.ended is not None and trace.has_times:
-            time = short_duration((shown.ended - shown.announced) * 1000)
-        bar = _bar(shown, begin, end, width)
-        titles = [_title(call)] if original is None else [_title(old), _title(call)]
-        table.add_row(*titles, Text(time, "dim"), bar)
-    console.print(table)
+def _is_recording(source: str) -> bool:
+    is_named = os.sep in source or source.endswith((".jsonl", ".ndjson", ".json", ".log"))
+    return source == "-" or is_named or Path(source).exists()
 
 
-def _title(call: TracedCall | None) -> Text:
-    if call is None:
-        return Text("")
-    text = Text(f"{mark(call.status)} ", _colour(call), overflow="ellipsis")
-    text.append(visible(call.title or call.name or call.id), "bold default")
-    wrong = len(call.findings)
-    return text.append(f"  {plural(wrong, 'finding')}", "red") if wrong else text
-
-
-def _bar(call: TracedCall, begin: float, end: float, width: int) -> Text:
-    """Return when a call ran, as a part of a line."""
-    scale = width / ((end - begin) or 1.0)
-    first = min(width - 1, int((call.announced - begin) * scale))
-    last = min(width, max(first + 1, round(((call.ended or end) - begin) * scale)))
-    return Text(" " * first + "━" * (last - first), _colour(call))
-
-
-def _colour(call: TracedCall) -> str:
+def _read(source: str) -> bytes:
     try:
-        return COLOURS[ToolCallStatus(call.status)]
-    except ValueError:
-        return "yellow"
+        return sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+    except IsADirectoryError:
+        raise Unreadable(f"{source} is a directory: name one of its recordings") from None
+    except OSError as exc:
+        raise Unreadable(f"{source}: {exc.strerror}") from None
 
 
-def _cards(console: Console, data: bytes, trace: Trace) -> None:
-    """Show each call with its content, as an editor would."""
+def _check_traffic(source: str, data: bytes, trace: Trace) -> None:
+    """Raise `Unreadable` if there is no traffic in a file."""
+    is_acp = trace.agent or trace.client or trace.sessions or trace.protocol
+    if is_acp or trace.calls or trace.turns or trace.messages:
+        return
+    raise Unreadable(f"{source}: {NO_RECORDING if data.strip() else EMPTY_RECORDING}")
+
+
+# Showing
+
+
+def _write_page(output: str, shown: Trace, original: Trace | None) -> None:
+    from callsheet.ui.page import page_of
+
+    page = page_of(shown, original)
+    try:
+        with replacing(output) as stream:
+            stream.write(page)
+    except OSError as exc:
+        raise Unreadable(f"{output} can't be written: {exc.strerror or exc}") from None
+    size = f"{plural(len(shown.calls), 'call')}, {bytes_text(len(page))}"
+    click.echo(f"{output}: {size}", err=True)
+    for problem in shown.unreadable[:FEW]:
+        click.echo(f"{output}: not read: {visible(problem)}", err=True)
+
+
+def _page(screens: Iterator[str]) -> None:
+    """Write screens to a pager, or into a pipe."""
+    if not is_terminal():
+        for screen in screens:
+            sys.stdout.write("".join(f"{line.rstrip()}\n" for line in screen.splitlines()))
+        return
+    flags = os.environ.setdefault("LESS", "-FRX")  # what fits the screen needs no pager
+    click.echo_via_pager(screens, color="r" in flags.lower())
+
+
+def _screens(
+    shown: Trace, original: Trace | None, data: bytes, locale: str | None
+) -> Iterator[str]:
+    """Yield what is shown, piece by piece: nobody waits for the last call to see the first."""
+    width = shutil.get_terminal_size().columns - 1 if is_terminal() else PIPE_WIDTH
+    console = Console(
+        file=io.StringIO(), width=width, force_terminal=is_terminal(), highlight=False
+    )
+
+    def drawn(renderable: RenderableType) -> str:
+        with console.capture() as capture:
+            console.print(renderable)
+        return capture.get()
+
+    yield drawn(Text.assemble((visible(shown.source), "bold"), "  ", (facts(shown), "dim")))
+    for problem in shown.unreadable[:FEW]:
+        yield drawn(Text(f"not read: {visible(problem)}", "red"))
+    if len(shown.unreadable) > FEW:
+        yield drawn(Text(f"not read: {shown.unreadable[-1]}", "red"))
+    pairs = None if original is None else paired(original, shown)
+    for row in timeline(shown, width, pairs):
+        yield drawn(row)
+    if original is None:
+        for card in _cards(repaired(data, locale, repair=False), shown, width):
+            yield drawn(card)
+
+
+def _cards(data: bytes, trace: Trace, width: int) -> Iterator[RenderableType]:
+    """Yield each call with its content, as an editor would show it."""
     ledger = fold(line.message for line in read_lines(io.BytesIO(data)) if line.message)
     cwd = next(iter(trace.sessions.values()), "")
+    traced: defaultdict[str, list[TracedCall]] = defaultdict(list)
+    for call in trace.calls:
+        traced[call.id].append(call)
     for report in ledger:
-        console.print(ended_card(report, ledger.terminal, console.width, cwd))
+        its = traced.get(report.tool_call_id) or traced.get(report.alias or "")
+        shown = _as_sent(report, its.pop(0), has_times=trace.has_times) if its else report
+        end = ""
+        if shown.is_final is not report.is_final:
+            end = f"has not ended: the agent left it {end_text(shown)}"
+        yield ended_card(shown, ledger.terminal, width, cwd, end=end)
+
+
+def _as_sent(report: ToolCallReport, call: TracedCall, *, has_times: bool) -> ToolCallReport:
+    """Return a report that agrees with the list: it took as long, and one that was left open is open."""
+    changes: dict[str, Any] = {}
+    notes = dict(report.notes)
+    if "durationMs" in notes and has_times:
+        notes["durationMs"] = call.took
+    if call.ended is None and report.is_final:
+        notes.pop("reason", None)
+        status = call.status if call.status in ("pending", "paused") else "in_progress"
+        changes = {
+            "status": ToolCallStatus(status),
+            "content": report.content[: len(call.content)],
+        }
+    return replace(report, meta={**report.meta, "callsheet": notes}, **changes)

@@ -13,7 +13,6 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from gettext import GNUTranslations, NullTranslations
-from importlib.resources import files
 from typing import Final, TypeAlias
 
 import msgspec
@@ -71,10 +70,15 @@ def catalogue(locale: str) -> NullTranslations:
     """Return the catalogue of one of `LOCALES`. English needs none."""
     if locale == ENGLISH or locale not in LOCALES:
         return NullTranslations()
-    source = files("callsheet.describe") / "locales" / locale / "LC_MESSAGES" / "callsheet.mo"
+    from importlib.resources import files  # it takes long to import, and English does without
+
     try:
-        with source.open("rb") as stream:
-            return GNUTranslations(stream)
+        with (
+            files("callsheet.describe")
+            .joinpath(f"locales/{locale}/LC_MESSAGES/callsheet.mo")
+            .open("rb") as file
+        ):
+            return GNUTranslations(file)
     except OSError:  # a broken installation speaks English
         return NullTranslations()
 

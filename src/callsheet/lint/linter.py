@@ -5,16 +5,16 @@ from __future__ import annotations
 import ast
 import io
 import os
-import re
 import sys
 import tokenize
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from callsheet.lint.module import PACKAGE, RESULT, Module
-from callsheet.lint.rules import RULES, Hit, LintRule
+from callsheet.lint.rules import RULES, Hit, LintRule, silenced
 
 _WORTH_A_LOOK = (RESULT, PACKAGE, "call_id", "@tool")
 """Words of which a file has one, or no rule can be broken in it."""
@@ -27,7 +27,6 @@ _SKIPPED = frozenset(
 
 _VERSION = ".".join(map(str, sys.version_info[:2]))
 _TOO_DEEP = "nested too deeply to be linted"
-_IGNORE = re.compile(r"#\s*callsheet:\s*ignore(?P<file>-file)?(?:\[(?P<rules>[^\]]*)\])?(?![\w-])")
 
 
 @dataclass(slots=True)
@@ -126,7 +125,7 @@ def _parse(text: str, path: str) -> ast.Module:
         raise CannotLint(path, _TOO_DEEP) from exc
 
 
-def _ignored(node: ast.expr | ast.stmt | ast.excepthandler, module: Module) -> set[str]:
+def _ignored(node: ast.expr | ast.stmt | ast.arg | ast.excepthandler, module: Module) -> set[str]:
     """Return the rules that comments silence for a node.
 
     These are `# callsheet: ignore[rule]` in its own lines, of a function in those before its body, and
@@ -137,9 +136,9 @@ def _ignored(node: ast.expr | ast.stmt | ast.excepthandler, module: Module) -> s
         last = max(node.lineno, node.body[0].lineno - 1)
     found: set[str] = set()
     for line, comment in module.comments.items() if "callsheet:" in module.text else ():
-        for mark in _IGNORE.finditer(comment):
-            if mark["file"] or node.lineno <= line <= last:
-                found.update(re.split(r"[,\s]+", (mark["rules"] or "*").strip()))
+        for whole_file, names in silenced(comment):
+            if whole_file or node.lineno <= line <= last:
+                found |= names
     return found
 
 
@@ -183,6 +182,7 @@ class Outcome:
     """What linting some paths came to."""
 
     files: int = 0
+    """How many were linted."""
     findings: list[LintFinding] = field(default_factory=list[LintFinding])
     """What is left."""
     fixed: list[LintFinding] = field(default_factory=list[LintFinding])
@@ -200,23 +200,35 @@ def lint_paths(
     *,
     rules: Sequence[LintRule] = RULES,
     fix: bool = False,
+    exclude: Sequence[str] = (),
+    base: Path = Path(),
 ) -> Outcome:
     """Lint files and all Python files below directories.
 
     Args:
-        paths: Files and directories.
+        paths: Files and directories. A file that is named is linted, also if it is excluded.
         rules: The rules to check.
         fix: Whether to fix what can be fixed, in the files.
+        exclude: Globs of files and directories to leave out: by name, or, with a slash, by path from `base`.
+        base: The directory that these paths are relative to.
 
     Returns:
         All findings, and the problems of paths that could not be linted.
     """
     outcome = Outcome()
-    files = (file for path in paths for file in _python_files(path, outcome))
+    root = Path(os.path.abspath(base))  # noqa: PTH100 - links stay as they are named
+
+    def is_left_out(path: Path) -> bool:
+        full = os.path.abspath(path)  # noqa: PTH100
+        inside = os.path.relpath(full, root).replace(os.sep, "/")
+        return any(fnmatchcase(inside if "/" in one else path.name, one) for one in globs)
+
+    globs = [one.rstrip("/") for one in exclude]
+    files = (file for path in paths for file in _python_files(path, is_left_out, outcome))
     for path in dict.fromkeys(files):
-        outcome.files += 1
         try:
             _lint(path, outcome, rules, fix)
+            outcome.files += 1
         except CannotLint as exc:
             outcome.problems.append(exc)
         except (OSError, SyntaxError, UnicodeError) as exc:
@@ -245,7 +257,9 @@ def _lint(path: Path, outcome: Outcome, rules: Sequence[LintRule], fix: bool) ->
         outcome.fixed += fixed.done
 
 
-def _python_files(path: Path, outcome: Outcome) -> Iterator[Path]:
+def _python_files(
+    path: Path, is_left_out: Callable[[Path], bool], outcome: Outcome
+) -> Iterator[Path]:
     """Yield a file itself, or the Python files below a directory, sorted."""
 
     def report(exc: OSError) -> None:
@@ -258,6 +272,9 @@ def _python_files(path: Path, outcome: Outcome) -> Iterator[Path]:
         inside[:] = sorted(
             name
             for name in inside
-            if name not in _SKIPPED and not Path(directory, name, "pyvenv.cfg").exists()
+            if name not in _SKIPPED
+            and not Path(directory, name, "pyvenv.cfg").exists()
+            and not is_left_out(Path(directory, name))
         )
-        yield from (Path(directory, name) for name in sorted(names) if name.endswith(".py"))
+        found = (Path(directory, name) for name in sorted(names) if name.endswith(".py"))
+        yield from (file for file in found if not is_left_out(file))

@@ -55,6 +55,17 @@ class ToolFunction:
     """Whether an executor runs it: then it stamps id and time, and reports."""
     call: str | None
     """The parameter that is the live call."""
+    decorator: ast.expr | None = None
+    """Our `tool`, where it is decorated with it."""
+
+    @property
+    def parameters(self) -> list[ast.arg]:
+        """All parameters but the live call, in order."""
+        given = self.node.args
+        named = [*given.posonlyargs, *given.args]
+        named = named[1:] if named and named[0].arg == self.call else named
+        starred = [one for one in (given.vararg, given.kwarg) if one]
+        return [*named, *given.kwonlyargs, *starred]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +124,20 @@ class Module:
         before = self.text[start : start + column].encode()[:column]
         return start + len(before.decode(errors="replace"))
 
+    @cached_property
+    def for_checkers(self) -> set[str]:
+        """The names that are imported for type checkers only."""
+        blocks = (node for node in ast.walk(self.tree) if isinstance(node, ast.If))
+        return {
+            (alias.asname or alias.name).partition(".")[0]
+            for block in blocks
+            if self.dotted(block.test)
+            in ("typing.TYPE_CHECKING", "typing_extensions.TYPE_CHECKING")
+            for line in block.body
+            if isinstance(line, (ast.Import, ast.ImportFrom))
+            for alias in line.names
+        }
+
     def source(self, node: ast.expr) -> str:
         """Return the code of a node, as it is written."""
         return ast.get_source_segment(self.text, node) or ast.unparse(node)
@@ -150,9 +175,11 @@ class Module:
             return None
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         call = next((one.arg for one in arguments if self._is_a(one.annotation, CALL)), None)
-        if any(map(self._is_tool_decorator, node.decorator_list)):
+        decorator = next(filter(self._is_tool_decorator, node.decorator_list), None)
+        if decorator is not None:
             first = [one.arg for one in arguments[:2] if one.arg not in ("self", "cls")]
-            return ToolFunction(node, True, call or ("call" if first[:1] == ["call"] else None))
+            call = call or ("call" if first[:1] == ["call"] else None)
+            return ToolFunction(node, True, call, decorator)
         if call is not None and any(_is_helper(part, call) for part in ast.walk(node)):
             return ToolFunction(node, True, call)  # it makes results for its caller's call
         parts = (part for value in returned(node) for part in ast.walk(value))
@@ -175,11 +202,7 @@ class Module:
 
     def _is_a(self, annotation: ast.expr | None, name: str) -> bool:
         """Return whether an annotation names one of our classes, perhaps in quotes, or optional."""
-        if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
-            try:
-                annotation = ast.parse(annotation.value, mode="eval").body
-            except (SyntaxError, ValueError):
-                return False
+        annotation = unquoted(annotation)
         if isinstance(annotation, ast.BinOp):
             return self._is_a(annotation.left, name) or self._is_a(annotation.right, name)
         if isinstance(annotation, ast.Subscript):
@@ -224,6 +247,16 @@ class Module:
                 if is_error or ("success" in arguments and texts):
                     success = False if is_error else _truth(arguments.get("success"))
                     yield MadeResult(value, "dict", success, arguments, whole, tool)
+
+
+def unquoted(annotation: ast.expr | None) -> ast.expr | None:
+    """Return an annotation without the quotes that it may stand in; None if that is no expression."""
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        try:
+            return ast.parse(annotation.value, mode="eval").body
+        except (SyntaxError, ValueError):
+            return None
+    return annotation
 
 
 def returned(function: ast.AST) -> Iterator[ast.expr]:

@@ -1,4 +1,4 @@
-"""The rules: what breaks the result standard. Their words and examples are in `rules.toml`.
+"""The rules: what breaks a tool, or the result standard. Their words and examples are in `rules.toml`.
 
 To add a rule: a function here that yields a `Hit` for each breach, and a table there by its id. For results
 that were built by hand, `rewrite` writes the code that makes them by the helpers.
@@ -7,6 +7,8 @@ that were built by hand, `rewrite` writes the code that makes them by the helper
 from __future__ import annotations
 
 import ast
+import difflib
+import re
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,9 +24,24 @@ from callsheet.lint.module import (
     dict_items,
     is_empty,
     returned,
+    unquoted,
 )
 
 _EFFECTS = (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
+_PATH = re.compile(
+    r"(?:\w+_)?(?:file_?)?(?:paths?|files?|(?:file_?|path)names?|dirs?|director(?:y|ies)|folders?)"
+)
+_NO_PATH = re.compile(r"(?:api|dotted|import|json|key|module|name|remote|request|url|xml)_")
+"""Parameters that hold a path of a file, by their names, but for paths of other things."""
+_HOLDERS = frozenset(
+    {"Optional", "Annotated", "list", "List", "Sequence", "Iterable", "tuple", "set"}
+)
+"""Hints whose first part is what they hold."""
+_KNOWN = frozenset({"Call", "ToolResult", "Path"})
+"""Hints that `@tool` finds, however they are imported."""
+
+IGNORE = re.compile(r"#\s*callsheet:\s*ignore(?P<file>-file)?(?:\[(?P<rules>[^\]]*)\])?(?![\w-])")
+"""A comment that silences rules: `# callsheet: ignore[rule]` or `ignore-file[rule]`, without a rule all."""
 _DATA = (ast.List, ast.Dict, ast.Tuple, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 
 
@@ -32,7 +49,7 @@ _DATA = (ast.List, ast.Dict, ast.Tuple, ast.Set, ast.ListComp, ast.DictComp, ast
 class Hit:
     """A place where a rule is broken. `new` is the code that fixes it, where `--fix` can."""
 
-    node: ast.expr | ast.stmt | ast.excepthandler
+    node: ast.expr | ast.stmt | ast.arg | ast.excepthandler
     message: str
     fix: str
     new: str | None = None
@@ -289,12 +306,123 @@ def _is_constant(line: ast.stmt) -> bool:
     return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
 
 
+# What a tool is made from
+
+
+def _decorated(module: Module) -> Iterator[tuple[ToolFunction, dict[str | None, ast.expr]]]:
+    """Yield the functions that are decorated with our `tool`, and the options that it is given."""
+    for tool in module.tools.values():
+        words = tool.decorator.keywords if isinstance(tool.decorator, ast.Call) else ()
+        if tool.decorator is not None:
+            yield tool, {word.arg: word.value for word in words}
+
+
+def _missing_hint(module: Module) -> Iterator[Hit]:
+    """Find parameters without a type hint, and hints that are not there when the module runs."""
+    for tool, _ in _decorated(module):
+        name, spec = tool.node.name, tool.node.args
+        for one in tool.parameters:
+            if one.annotation is None and one not in (spec.vararg, spec.kwarg):
+                is_method = one.arg in ("self", "cls")
+                fix = f"write {one.arg}: str, or the type that it has"
+                fix = "make the tool a function, outside of a class" if is_method else fix
+                yield Hit(one, f"tool {name}: {one.arg} has no type hint", fix)
+        hints = [tool.node.returns, *(one.annotation for one in tool.parameters)]
+        for part in (part for hint in map(unquoted, hints) if hint for part in ast.walk(hint)):
+            if isinstance(part, ast.Name) and part.id in module.for_checkers - _KNOWN:
+                message = f"tool {name}: the hint {part.id} is imported for type checkers only"
+                yield Hit(part, message, f"import {part.id} where the module runs, too")
+
+
+def _unnamed_parameter(module: Module) -> Iterator[Hit]:
+    """Find `*args`, `**kwargs` and positional-only parameters."""
+    for tool, _ in _decorated(module):
+        spec = tool.node.args
+        for one in tool.parameters:
+            if one in (spec.vararg, spec.kwarg):
+                stars = "*" if one is spec.vararg else "**"
+                message, fix = (
+                    f"{stars}{one.arg} has no schema",
+                    "write a parameter for each argument",
+                )
+            elif one in spec.posonlyargs:
+                message, fix = f"{one.arg} is positional only", "remove the / behind it"
+            else:
+                continue
+            yield Hit(one, f"tool {tool.node.name}: {message}", fix)
+
+
+def _missing_docstring(module: Module) -> Iterator[Hit]:
+    """Find tools that a model is told nothing about."""
+    for tool, options in _decorated(module):
+        text = options.get("description")
+        is_described = None in options or not is_empty(text) or bool(ast.get_docstring(tool.node))
+        if not is_described:
+            fix = "write as its docstring, for a model, what it does and when to use it"
+            yield Hit(tool.node, f"tool {tool.node.name} has no docstring", fix)
+
+
+def _path_as_text(module: Module) -> Iterator[Hit]:
+    """Find parameters that are called like paths, and are text."""
+    for tool, _ in _decorated(module):
+        for one in tool.parameters:
+            if (
+                _PATH.fullmatch(one.arg)
+                and not _NO_PATH.match(one.arg)
+                and _is_text(one.annotation)
+            ):
+                hint = re.sub(r"\bstr\b", "Path", ast.unparse(one.annotation or one))
+                fix = f"write {one.arg}: {hint}, and import Path from pathlib"
+                yield Hit(one, f"tool {tool.node.name}: {one.arg} is text, not a Path", fix)
+
+
+def _is_text(hint: ast.expr | None) -> bool:
+    """Return whether a hint is `str`, perhaps optional, annotated, or a list of it."""
+    hint = unquoted(hint)
+    if isinstance(hint, ast.BinOp):
+        return _is_text(hint.left) or _is_text(hint.right)
+    if isinstance(hint, ast.Subscript):
+        base = hint.value.attr if isinstance(hint.value, ast.Attribute) else ast.unparse(hint.value)
+        held = hint.slice.elts[0] if isinstance(hint.slice, ast.Tuple) else hint.slice
+        return base in _HOLDERS and _is_text(held)
+    return isinstance(hint, ast.Name) and hint.id == "str"
+
+
+# Comments
+
+
+def silenced(comment: str) -> Iterator[tuple[bool, set[str]]]:
+    """Yield for each mark in a comment whether it holds for the file, and the rules; `*` is all."""
+    for mark in IGNORE.finditer(comment):
+        yield bool(mark["file"]), set(re.split(r"[,\s]+", (mark["rules"] or "*").strip()))
+
+
+def _unknown_rule(module: Module) -> Iterator[Hit]:
+    """Find comments that silence a rule that is none."""
+    known = {"*", "", *_CHECKS, *(name.partition("/")[0] for name in _CHECKS)}
+    for line, comment in module.comments.items():
+        for word in sorted({word for _, words in silenced(comment) for word in words} - known):
+            start = module.offset(line, 0)
+            column = len(module.text[start : module.text.find(comment, start)].encode())
+            place = ast.Constant(None, lineno=line, col_offset=column)
+            near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+            fix = (
+                f"write {near[0]}" if near else "name one that `callsheet lint --explain all` lists"
+            )
+            yield Hit(place, f"there is no rule {word}, so nothing is silenced", fix)
+
+
 _CHECKS = {
+    "tool/missing-hint": _missing_hint,
+    "tool/unnamed-parameter": _unnamed_parameter,
+    "tool/missing-docstring": _missing_docstring,
+    "tool/path-as-text": _path_as_text,
     "result/by-hand": _by_hand,
     "result/success-without-output": _success_without_output,
     "result/error-without-message": _error_without_message,
     "result/missing-call-id": _missing_call_id,
     "result/swallowed": _swallowed,
+    "comment/unknown-rule": _unknown_rule,
 }
 _TABLE = tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding="utf-8"))
 

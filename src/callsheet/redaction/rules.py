@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib.resources import files
+from pkgutil import get_data  # importlib.resources takes long to import
 from threading import Lock
 from typing import Any, Literal
 
@@ -94,7 +94,7 @@ def table() -> RuleTable:
 
 @cache
 def _table() -> RuleTable:
-    text = files("callsheet.redaction").joinpath("rules.toml").read_text(encoding="utf-8")
+    text = (get_data("callsheet.redaction", "rules.toml") or b"").decode()
     return msgspec.convert(tomllib.loads(text), RuleTable)
 
 

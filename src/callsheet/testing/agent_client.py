@@ -23,6 +23,8 @@ from callsheet.acp.jsonrpc import (
     ProtocolError,
     UnknownMethod,
 )
+from callsheet.acp.permission import OPTION_KINDS
+from callsheet.report.errors import InvalidValue
 from callsheet.report.json import JsonObject, JsonValue, is_list, is_object
 from callsheet.report.ledger import Ledger
 from callsheet.runtime.pipes import READ, PipeWriter, Source
@@ -64,7 +66,8 @@ class AgentClient:
         cwd: The agent's directory.
         env: The agent's environment.
         capabilities: The client's capabilities, as sent in `initialize`; `serve` implements them.
-        on_permission: The answer to every request for permission, or a function that decides.
+        on_permission: The kind of the answer to every request for permission (`allow_once`, `allow_always`,
+            `reject_once`, `reject_always`), None for no answer, or a function that decides.
         serve: Methods that the agent may call.
         on_line: Called with each line of the agent, as it arrives.
         recording: Receives every line, both ways.
@@ -94,6 +97,13 @@ class AgentClient:
         init=False, default_factory=dict[str, Any]
     )
     """The turns of v2, by their sessions: a state of the session ends them."""
+
+    def __post_init__(self) -> None:
+        answer = self.on_permission
+        if isinstance(answer, str) and answer not in OPTION_KINDS:
+            raise InvalidValue(
+                f"on_permission: {answer!r}: expected one of {', '.join(OPTION_KINDS)}, None or a function"
+            )
 
     async def __aenter__(self) -> Self:
         """Start the agent, and agree on a version."""

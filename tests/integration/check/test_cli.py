@@ -85,7 +85,7 @@ def test_findings_name_the_call_the_line_the_field_the_rule_and_the_fix(
     assert lines[4].startswith("            fix: Send `tool_call` once")
     assert lines[5] == "  Reading 1.py  c1"
     assert sum("fix: " in line for line in lines) == 1
-    assert "  … and 11 more of lifecycle/announced-twice" in lines
+    assert "  … and 11 × lifecycle/announced-twice (--all writes them out)" in lines
     assert lines[-1] == "1 recording, 10 calls: 14 errors."
     assert any(re.match(r"example 1 +10 +100 % +–", line) for line in lines)
     assert "\x1b" not in done.stdout
@@ -112,7 +112,7 @@ def test_what_can_not_be_read_is_reported_and_the_rest_is_checked(
     (tmp_path / "empty").mkdir()
     done = check(tmp_path / "no.jsonl", bad, tmp_path / "empty", *TWICE, "--format", "json")
     assert done.returncode == 2
-    assert "no.jsonl: no such file or directory" in done.stderr
+    assert "no.jsonl: No such file or directory" in done.stderr
     assert "empty: there is no recording in it (*.jsonl, *.ndjson, *.log)" in done.stderr
     (recording,) = json.loads(done.stdout)["recordings"]
     assert recording["path"] == str(bad)
@@ -125,6 +125,7 @@ def test_what_can_not_be_read_is_reported_and_the_rest_is_checked(
         ((), "name a recording"),
         (("x", "--select", "lifecycle/announce-twice"), "did you mean lifecycle/announced-twice"),
         (("x", "--ignore", "lifecycle,,nonsense"), "there is no rule 'nonsense'"),
+        (("x", "--explain", "nosuch"), "there is no rule 'nosuch'; --rules lists all"),
         (("x", "--explain", "anounced-twice"), "did you mean lifecycle/announced-twice"),
         (("x", "--client", "emacs"), "emacs"),
         (("x", "--update-baseline"), "--baseline FILE"),
@@ -190,13 +191,48 @@ def test_the_card_can_go_into_a_readme(check: Check, bad: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json", "sarif", "junit"])
-def test_binary_and_empty_files_are_no_crash(check: Check, form: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_recording_is_refused_and_the_others_are_checked(
+    check: Check, form: str, tmp_path: Path
+) -> None:
     (tmp_path / "a.log").write_bytes(bytes(range(256)) * 20)
     (tmp_path / "b.log").write_bytes(b"")
     (tmp_path / "c.log").write_bytes(told(CALL)[:-40])
+    (tmp_path / "d.log").write_bytes(b'Dear all,\n{"a": 1}\n')
     done = check(tmp_path, "--format", form)
-    assert done.returncode in (0, 1)
+    assert done.returncode == 2
+    for name, why in (("a", "no message of ACP"), ("b", "empty"), ("d", "no message of ACP")):
+        assert f"{name}.log: this is no recording, for it" in done.stderr
+        assert why in done.stderr
     assert "Traceback" not in done.stderr
+    if form == "text":
+        assert "1 call, cut off in its last line" in done.stdout
+        assert "1 recording, 1 call: " in done.stdout
+    alone = check(tmp_path / "d.log", "--format", form, "--select", "size")
+    assert alone.returncode == 2
+    assert "nothing found" not in alone.stdout
+
+
+def test_each_use_of_an_id_has_its_own_head_and_advice_stands_apart(
+    check: Check, tmp_path: Path
+) -> None:
+    file = tmp_path / "used-again.jsonl"
+    uses = [
+        {"tool_call": "c0", "title": title, "kind": kind, "status": status}
+        for title, kind, status in (("Read", "read", "pending"), ("Bash", "execute", "pending"))
+        for status in (status, "completed")
+    ]
+    for one in uses[1::2]:
+        one["tool_call_update"] = one.pop("tool_call")
+    file.write_bytes(told(*uses))
+    done = check(file)
+    heads = [line.strip() for line in done.stdout.splitlines() if re.match(r"  \S", line)]
+    calls = [head for head in heads if head.endswith(("c0", "c0, second use"))]
+    assert calls == ["Bash  c0, second use", "Read  c0"]  # the worst first
+    severities = re.findall(r"^    (error|warning|advice) ", done.stdout, re.MULTILINE)
+    assert severities[0] == "error"
+    assert severities[-1] == "advice"
+    assert "advice" not in severities[: severities.index("advice")]
+    assert len({*severities[severities.index("advice") :]}) == 1
 
 
 def test_a_secret_in_a_title_and_a_bell_are_not_shown(check: Check, tmp_path: Path) -> None:

@@ -33,6 +33,11 @@ def greet(name: str, times: int = 1) -> str:
         name: Who is greeted.
     """
     return f"hello {name}! " * times
+
+@tool(kind="read")
+def broken() -> str:
+    """Fail."""
+    return [][0]
 '''
 
 HANDLER = """
@@ -207,6 +212,15 @@ def test_what_goes_wrong_in_a_handler_is_reported_and_the_session_goes_on(
                 assert "the model is out" in client.updates()[-1]["error"]["message"]
 
 
+def test_the_traceback_of_a_tool_is_on_stderr_only(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(TOOLS)
+    with editor("--tools", str(tmp_path / "mine.py"), complains=b"mine.py") as client:
+        client.turn(client.open(tmp_path), "/broken")
+        assert list(client.statuses.values()) == ["failed"]
+        assert b"Traceback" not in b"".join(client.lines)
+    assert b"return [][0]" in client.stderr
+
+
 def test_a_handler_that_cannot_be_made_is_reported_to_the_editor(tmp_path: Path) -> None:
     (tmp_path / "handler.py").write_text(HANDLER)
     with editor("--handler", f"{tmp_path / 'handler.py'}:Broken") as client:
@@ -225,7 +239,7 @@ def example(language: str, holding: str) -> str:
 
 
 def test_the_handler_of_the_document_works(tmp_path: Path) -> None:
-    (tmp_path / "handler.py").write_text(example("python", "class MyHandler"))
+    (tmp_path / "handler.py").write_text(example("python", 'class MyHandler:\n    """Asks'))
     with editor("--handler", f"{tmp_path / 'handler.py'}:MyHandler") as client:
         session = client.open(tmp_path)
         assert client.turn(session, "what is here?") == "end_turn"
@@ -308,8 +322,11 @@ def test_the_help_shows_of_every_option() -> None:
     done = subprocess.run(
         [*CALLSHEET, "agent", "--help"], capture_output=True, text=True, check=True
     )
-    reported = set(re.findall(r"--(\w+)", done.stdout))
+    reported = set(re.findall(r"--([\w-]+)", done.stdout))
     assert reported == {
+        "allow-host",
+        "budget",
+        "mcp",
         "protocol",
         "permission",
         "history",
@@ -320,14 +337,39 @@ def test_the_help_shows_of_every_option() -> None:
     }
 
 
-def test_somebody_at_a_terminal_is_reported_what_this_is() -> None:
+PROGRAM = """
+from callsheet.agent.agent import AgentSettings, serve
+serve(AgentSettings(handler=object))
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        (["-m", "callsheet", "agent"], b"callsheet setup zed prints"),
+        (
+            ["-m", "callsheet", "agent", "--permission", "deny"],
+            b"callsheet setup zed -- --permission deny prints",
+        ),
+        (["program.py", "--x"], b"/program.py --x."),
+    ],
+)
+def test_somebody_at_a_terminal_is_reported_what_this_is(
+    tmp_path: Path, command: list[str], hint: bytes
+) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        [*CALLSHEET, "agent"], stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, *command],
+        stdin=slave,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
     )
     os.close(slave)
     assert process.stderr is not None
     assert b"speaks ACP" in process.stderr.readline()
+    assert hint in process.stderr.readline()
     os.write(master, b"\x04")
     stdout, _ = process.communicate(timeout=10)
     os.close(master)

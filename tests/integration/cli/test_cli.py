@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.integration.cli.conftest import Command
 
 CALLSHEET = [sys.executable, "-m", "callsheet"]
@@ -37,6 +39,7 @@ def test_help_lists_the_commands_on_stdout(command: Command, tmp_path: Path) -> 
     done = command("--help", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "demo" in done.stdout
+    assert command(cwd=tmp_path).stdout == done.stdout
 
 
 def test_a_reader_that_goes_away_ends_it_quietly() -> None:
@@ -98,3 +101,46 @@ def test_importing_callsheet_brings_nothing_that_is_slow() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert loaded.isdisjoint({"asyncio", "click", "rich", "acp", "pydantic", "difflib"})
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("ch", "check"),
+        ("check --cl", "--client"),
+        ("history st", "stats"),
+        ("call read --mc", "--mcp"),
+    ],
+)
+def test_commands_and_options_are_completed(words: str, completed: str) -> None:
+    line = f"callsheet {words}"
+    env = {
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(line.count(" ")),
+        "_CALLSHEET_COMPLETE": "bash_complete",
+    }
+    done = subprocess.run(
+        [Path(sys.executable).with_name("callsheet")],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **env},
+    )
+    assert done.stdout.split() == [f"plain,{completed}"]
+
+
+@pytest.mark.parametrize("name", ["tap", "record"])
+def test_without_a_command_it_is_explained_what_would_be_right(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "callsheet", name, *(["-o", "x.jsonl"] if name == "record" else [])],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "name the agent's command" in done.stderr
+    expected = {
+        "tap": "callsheet setup zed --tap AGENT",
+        "record": "callsheet record -o DIRECTORY --",
+    }
+    assert expected[name] in done.stderr

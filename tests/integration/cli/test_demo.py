@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import select
 import signal
 import subprocess
 import time
@@ -11,8 +13,11 @@ from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
+from rich.console import Console
 
 from callsheet.cli.demo import poor_agent
+from callsheet.cli.demo.before_after import BeforeAfter
+from callsheet.describe.i18n import LOCALES
 from tests.support.processes import linux, new_token, wait_until_gone, with_token
 from tests.support.shells import CALLSHEET, Terminal, without_escapes
 
@@ -54,9 +59,23 @@ def test_a_poor_agent_becomes_a_good_one() -> None:
     assert still_open == blind == secrets == ("1", "0")
     assert int(findings[0]) > 20
     assert findings[1] == "0"
-    assert text.endswith("callsheet tap -- YOUR-AGENT\n")
+    assert text.endswith("\n\nIn front of your own agent: callsheet setup zed --tap YOUR-AGENT\n")
     assert poor_agent.TOKEN not in text
     assert "\x1b" not in text
+
+
+def test_its_first_line_does_not_wait_for_the_agents() -> None:
+    with subprocess.Popen(
+        [*CALLSHEET, "demo"],
+        stdout=subprocess.PIPE,
+        bufsize=0,
+        env={**os.environ, "LC_ALL": "C.UTF-8"},
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline().startswith(b"One poor agent, run twice")
+        fds, _, _ = select.select([child.stdout], [], [], 0)
+        assert not fds  # the rest is yet to come
+        assert b"Behind callsheet tap" in child.stdout.read()
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(120, 40), (80, 24)])
@@ -72,12 +91,31 @@ def test_it_fits_a_terminal_and_moves(columns: int, rows: int) -> None:
     assert ("╭" in shown) is (columns == 120)
 
 
-def test_every_language_shows_it_without_a_word_of_english() -> None:
-    german = demo(LC_ALL="de_DE.UTF-8")
-    assert "Suche nach „def total“ in src" in german
-    assert "Vollständig gemeldete Aufrufe" in german
-    for english in ("Calls", "Secrets", "blind\n", "Reading", "never", "Sent"):
-        assert english not in german
+ENGLISH = re.compile(
+    r"\b(calls?|secrets? (in|hidden)|approved|reading|read|execute|edit\b(?!or)|search|never|sent|your|tapped)\b",
+    re.I,
+)
+
+
+@pytest.mark.parametrize("locale", LOCALES)
+async def test_every_language_fits_80_columns_and_24_lines(
+    locale: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LC_ALL", locale)
+    out = io.StringIO()
+    # Terminals may leave the last column free.
+    console = Console(width=79, file=out, highlight=False, no_color=True)
+    assert await BeforeAfter(tmp_path, console).show() == 0
+    text = out.getvalue()
+    assert "…" not in text  # nothing is cut
+    assert text.count("\n") < 24  # the prompt takes the last line
+    # What the agent itself says is in its own words.
+    own = re.sub("✓ (Bash|Edit)|⠋ Grep|`.*?`|(^|-- ?).*callsheet tap.*", "", text)
+    assert bool(ENGLISH.search(own)) is (locale == "en")
+
+
+def test_a_language_that_we_do_not_have_is_english() -> None:
+    assert demo(LC_ALL="pl_PL.UTF-8").splitlines()[0] == demo().splitlines()[0]
 
 
 @linux
@@ -98,7 +136,35 @@ def test_a_signal_ends_both_agents_and_removes_the_directory(tmp_path: Path) -> 
     assert not list(tmp_path.glob("callsheet-demo-*"))
 
 
+@linux
+@pytest.mark.parametrize("shown", ["What your editor shows", "Reading src/basket.py"])
+def test_ctrl_c_ends_it_without_a_trace(shown: str, tmp_path: Path) -> None:
+    token = new_token()
+    env = {"LC_ALL": "C.UTF-8", "CALLSHEET_TEST_TOKEN": token, "TMPDIR": str(tmp_path)}
+    terminal = Terminal(["demo"], tmp_path, **env)
+    terminal.until(shown)
+    terminal.type("\x03")  # all processes of the terminal receive it
+    assert terminal.end() == 130
+    assert "Traceback" not in terminal.text
+    assert "Error" not in terminal.text
+    assert wait_until_gone(token) == []
+    assert not list(tmp_path.iterdir())
+
+
 def test_nothing_is_kept(tmp_path: Path) -> None:
     history = tmp_path / "history.db"
     demo(CALLSHEET_HISTORY=f"sqlite:///{history}")
     assert not history.exists()
+
+
+def test_a_directory_that_cannot_be_made_is_named_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = subprocess.run(
+        [*CALLSHEET, "demo", "--keep", tmp_path / "file" / "recordings"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"callsheet: {tmp_path}/file/recordings: Not a directory\n"

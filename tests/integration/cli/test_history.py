@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -16,25 +17,29 @@ import subprocess
 import sys
 import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from callsheet import Session, ToolCallReport
-from callsheet.cli.amounts import ago
 from callsheet.cli.history import lookup
-from callsheet.cli.history.lists import short_id, show_table
+from callsheet.cli.history.lists import CallTable, short_id
 from callsheet.cli.output import Page
 from callsheet.history import Head, History, Query
+from callsheet.history.amounts import ago
+from callsheet.history.rows import Origin
 from callsheet.history.sqlite import VERSION
 from callsheet.history.store import Store
-from callsheet.report.humanize import short_duration
 from callsheet.report.terminal import CallRecord
+from tests.support import ROOT
 from tests.support.shells import CALLSHEET, Terminal, without_escapes
 from tests.support.stores import ONE, TWO, Cli
 
 FIELDS = {"id", "session", "tool", "title", "kind", "status", "reason", "at", "durationMs", "bytes"}
+FIELDS |= {"cwd", *Origin().facts()}
 
 
 def listed(cli: Cli, *args: str) -> list[dict[str, object]]:
@@ -314,14 +319,33 @@ class Tty(io.StringIO):
         return True
 
 
-def rendered(calls: list[Head], width: int) -> list[str]:
+def rendered(
+    calls: list[Head], width: int, origins: Sequence[Origin] = (), *, who: bool = False
+) -> list[str]:
     """Return the rows of a table, its heading first."""
     stream = Tty()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", str(width))
         patch.setenv("TERM", "xterm")
-        show_table(Page(stream), calls)
+        all_origins = origins or [Origin()] * len(calls)
+        listed = [(call, one, "/w") for call, one in zip(calls, all_origins, strict=True)]
+        CallTable(who)(Page(stream), listed)
     return [row.rstrip() for row in without_escapes(stream.getvalue()).splitlines()]
+
+
+def test_a_wide_table_says_who_where_that_differs_and_any_if_it_is_wanted() -> None:
+    calls = [head(index, title="Reading a.py", name="search") for index in range(2)]
+    ada = Origin(user="ada", host="build7", agent="Claude Agent", agent_version="0.99.1")
+    same, other = [ada, ada], [ada, replace(ada, user="", host="")]
+    assert "USER" not in rendered(calls, 120, same)[0]
+    names, first, second = rendered(calls, 120, other)
+    assert re.search(r"USER +ID$", names)
+    assert " ada@build7 " in first
+    assert " unknown " in second
+    assert "USER" not in rendered(calls, 99, other)[0]
+    names, first, _ = rendered(calls, 80, same, who=True)
+    assert re.search(r"USER +AGENT +ID$", names)
+    assert re.search(r" ada@build7 +Claude Agent 0.99.1 ", first)
 
 
 @pytest.mark.parametrize("columns", [30, 40, 50])
@@ -395,9 +419,6 @@ def test_times_are_reported_as_people_show_them() -> None:
     reported = ["just now", "12 s ago", "2 min ago", "3 h ago", "5 d ago", "29 d ago"]
     assert [ago(1e9 - age, 1e9) for age in ages] == reported
     assert ago(1e9 - 90 * day, 1e9).startswith("2001-06")
-    assert [short_duration(ms) for ms in (0, 999.6, 59_940, 185_000, 9e6)] == [
-        "0 ms", "1.0 s", "59.9 s", "3.1 min", "2.5 h",
-    ]  # fmt: skip
 
 
 # Sessions, figures, export
@@ -508,3 +529,52 @@ def test_what_a_crash_has_left_open_is_reported_as_abandoned(tmp_path: Path, own
 
 def _quiet(cli: Cli) -> list[dict[str, object]]:
     return json.loads(cli("history", "--format", "json").out)
+
+
+# What was used
+
+RECORDED = ("claude-agent-acp-0.99.1", "codex-acp-0.16.0", "gemini-cli-0.61.0")
+
+
+@pytest.fixture
+def used(own: Cli) -> Cli:
+    """The command line with a history of three agents, of which each reports something else."""
+    files = [str(ROOT / "tests" / "recordings" / f"{one}.mixed-none.jsonl") for one in RECORDED]
+    assert own("history", "import", *files).code == 0
+    return own
+
+
+def test_stats_by_agent_have_costs_estimates_and_what_was_not_reported(used: Cli) -> None:
+    lines = used("history", "stats", "--by", "agent").out.splitlines()
+    (claude,), (codex,), (gemini,) = (
+        [line for line in lines if name in line] for name in ("claude", "codex", "gemini")
+    )
+    assert lines[0].split() == ["AGENT", "CALLS", "FAILED", "TURNS", "INPUT", "OUTPUT", "COST"]
+    assert claude.split()[-1].startswith("$0.00")
+    assert codex.endswith("not reported  not reported  not reported")
+    assert "≈ $0.00" in gemini
+    assert lines[-1].startswith("≈ Estimated, as agents report no cost. Prices now: genai-prices ")
+
+
+def test_stats_by_anything_are_json_as_well_with_null_for_what_is_not_known(used: Cli) -> None:
+    for by in ("agent", "user", "day", "model", "session"):
+        found = json.loads(used("history", "stats", "--by", by, "--format", "json").out)
+        assert sum(one["turns"] for one in found) == 3
+        assert sum(one["calls"] for one in found) > 3
+    models = json.loads(used("history", "stats", "--by", "model", "--format", "json").out)
+    codex = next(one for one in models if one["name"].startswith("gpt"))
+    assert (codex["inputTokens"], codex["totalTokens"], codex["costs"]) == (None, None, [])
+    sessions = json.loads(used("history", "sessions", "--format", "json").out)
+    costs = [one["usage"]["costs"] for one in sessions]
+    assert sorted(len(one) for one in costs) == [0, 1, 1]
+    assert used("history", "stats", "--by", "day", "--since", "2000-01-01", "--until", "2001-01-01")
+    assert (
+        "no call is like that"
+        in used("history", "stats", "--by", "day", "--until", "2001-01-01").err
+    )
+
+
+def test_stats_by_somebody_refuse_what_no_turn_has(used: Cli) -> None:
+    done = used("history", "stats", "--by", "user", "--tool", "bash", "--filter", "kind:read")
+    assert done.code == 2
+    assert "--by user counts whole turns, which have no --tool, kind:" in " ".join(done.err.split())

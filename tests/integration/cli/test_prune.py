@@ -157,7 +157,8 @@ def test_what_a_limit_of_bytes_removes_is_reported_about_right(own: Cli, tmp_pat
     options = ["prune", "--max-size", str(size * 2 // 3)]
     message = own("history", *options, "--dry-run").err
     found = re.fullmatch(
-        r"about (\d+) calls, for the store takes \d+ kB, and \d+ kB are allowed\n", message
+        r"about (\d+) calls, for the store takes [\d.]+ [kM]B, and [\d.]+ [kM]B are allowed\n",
+        message,
     )
     assert found
     assert own("history", *options, "--yes").code == 0

@@ -60,15 +60,27 @@ def test_a_file_gets_what_stdout_would_and_only_its_owner_can_read_it(
     assert reported.err.startswith("callsheet repair: 11 calls\n")
 
 
-def test_a_recording_may_be_written_over_by_its_repair(repair: Repair, tmp_path: Path) -> None:
-    file, link = tmp_path / "traffic.jsonl", tmp_path / "link.jsonl"
+def test_a_recording_is_never_replaced_by_its_repair(repair: Repair, tmp_path: Path) -> None:
+    file, link, hard = (tmp_path / f"{name}.jsonl" for name in ("traffic", "link", "hard"))
     file.write_bytes(RECORDING.read_bytes())
     link.symlink_to(file)
-    expected = repair(RECORDING).out
-    assert repair(file, "-o", link).code == 0
-    assert link.is_symlink()
-    assert file.read_text() == expected
-    assert sorted(tmp_path.iterdir()) == [link, file]
+    hard.hardlink_to(file)
+    for output in (file, link, hard):
+        code, out, err = repair(file, "-o", output)
+        assert (code, out) == (2, "")
+        assert "name another file, such as -o repaired.jsonl" in err
+        assert file.read_bytes() == RECORDING.read_bytes()
+
+
+def test_a_recording_that_is_cut_off_is_repaired_and_that_is_reported(
+    repair: Repair, tmp_path: Path
+) -> None:
+    file = tmp_path / "cut.jsonl"
+    file.write_bytes(RECORDING.read_bytes()[:-20])
+    code, out, err = repair(file)
+    assert code == 0
+    assert out
+    assert f"line {RECORDING.read_bytes().count(10)}, the last one, is cut off" in err
 
 
 def test_what_is_no_plain_file_is_written_to_and_stays_what_it_is(
@@ -105,8 +117,10 @@ def test_a_file_without_a_message_is_no_recording(
     file, out = tmp_path / "file.jsonl", tmp_path / "out.jsonl"
     file.write_bytes(data)
     out.write_text("of before")
-    message = f"callsheet repair: {file}: there is no message in it\n"
-    assert repair(file, "-o", out) == (2, "", message)
+    message = f"callsheet repair: {file}: this is no recording, for it "
+    for code, printed, err in (repair(file, "-o", out), repair(file)):
+        assert (code, printed) == (2, "")
+        assert err.startswith(message)
     assert out.read_text() == "of before"
 
 
@@ -190,5 +204,5 @@ def test_a_recording_without_calls_is_reported_to_have_none(repair: Repair, tmp_
 
 
 def test_a_directory_is_no_recording(repair: Repair, tmp_path: Path) -> None:
-    message = f"callsheet repair: {tmp_path}: Is a directory\n"
+    message = f"callsheet repair: {tmp_path} is a directory: name one of its recordings\n"
     assert repair(tmp_path) == (2, "", message)

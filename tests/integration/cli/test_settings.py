@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from callsheet.cli import settings
-from callsheet.cli.amounts import BadAmount, parse_age, parse_moment, parse_size
 from callsheet.cli.settings import BadSettings
 from callsheet.history import KEEP, BadUrl, Retention
+from callsheet.history.amounts import BadAmount, parse_age, parse_moment, parse_size
 from callsheet.history.url import file_of
 from tests.integration.cli.conftest import Command
 from tests.support.shells import CALLSHEET
@@ -214,7 +214,7 @@ def test_a_call_can_stay_out_of_the_history(tmp_path: Path, command: Command, ho
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("ftp://x/y", "/DATABASE, or off. Nothing is kept."),
+        ("ftp://x/y", ", or off. Nothing is kept."),
         ("/proc/nowhere/h.sqlite", "can't be made"),
     ],
 )

@@ -33,6 +33,7 @@ class Started:
 
     def tap(self, command: tuple[str], settings: TapSettings, **more: Any) -> tuple[int, None]:
         assert more.pop("between") is self
+        assert callable(more.pop("started"))
         self.reported |= {"settings": settings, "again": list(command), **more}
         return 7, None
 
@@ -63,7 +64,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     ("options", "settings", "record"),
     [
         ([], {}, None),
-        (["--no-repair", "--no-bound"], {"repair": False, "bound": False}, None),
+        (["--no-repair", "--no-bound", "--no-notice"], {"repair": False, "bound": False}, None),
         (["--no-redact", "--record", "a.jsonl"], {"redact": False}, "a.jsonl"),
         (["--record=a b.jsonl", "--report", "told.txt", "--history", "off"], {}, "a b.jsonl"),
         (["--locale", "de"], {"locale": "de"}, None),
@@ -84,6 +85,8 @@ def test_the_agent_is_started_first_and_then_served(
         "settings": TapSettings(**settings),
         "history": None,
         "record": record,
+        "notice": "--no-notice" not in options,
+        "budget": None,
     }
     assert started.ended == 0
 
@@ -119,6 +122,7 @@ def test_an_agent_that_was_started_is_ended_if_an_option_is_wrong(
         ["--no-repair", "npx", "--", "agent"],
         ["--record=a", "npx", "--", "agent"],
         ["--record", "a", "npx", "--", "agent"],
+        ["--notice", "npx", "--", "agent"],
     ],
     ids=" ".join,
 )

@@ -167,7 +167,9 @@ def test_types_defaults_and_needs_are_reported(capsys: pytest.CaptureFixture[str
 
 def test_the_usage_names_what_is_needed() -> None:
     assert usage(odd) == "callsheet call odd level=LEVEL names=NAMES"
-    assert usage(nothing, "my tools.py") == "callsheet call nothing --tools 'my tools.py'"
+    assert (
+        usage(nothing, ["--tools", "my tools.py"]) == "callsheet call nothing --tools 'my tools.py'"
+    )
 
 
 def test_permission_is_reported_in_a_word() -> None:

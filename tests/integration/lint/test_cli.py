@@ -25,10 +25,12 @@ from callsheet import Call, ToolResult, tool
 
 @tool
 def t(call: Call, x: str) -> ToolResult:
+    'Do it.'
     if not x:
         return ToolResult(call.id, "t", False, error="no x")
     return call.success("")
 """
+BY_HAND = next(rule for rule in RULES if rule.id == "result/by-hand")
 CLEAN = BAD.replace('ToolResult(call.id, "t", False, error="no x")', 'call.error("no x")').replace(
     '""', '"Done."'
 )
@@ -64,9 +66,9 @@ def test_findings_are_reported_with_place_rule_reason_and_fix(bad: Path) -> None
     done = lint("bad.py", cwd=bad.parent)
     assert (done.returncode, done.stderr) == (1, "")
     first, fix, second, *_ = done.stdout.splitlines()
-    assert first == "bad.py:7:16: result/by-hand a result is built by hand: ToolResult(…)"
+    assert first == "bad.py:8:16: result/by-hand a result is built by hand: ToolResult(…)"
     assert fix == '    fix: write call.error("no x") [--fix]'
-    assert second.startswith("bad.py:8:12: result/success-without-output ")
+    assert second.startswith("bad.py:9:12: result/success-without-output ")
     assert done.stdout.endswith("\n\n1 file: 2 findings, of which --fix can fix 1.\n")
     assert "\x1b" not in done.stdout
 
@@ -90,10 +92,10 @@ def test_json_has_everything(bad: Path) -> None:
     assert first == {
         "rule": "result/by-hand",
         "path": str(bad),
-        "line": 7,
+        "line": 8,
         "column": 16,
         "message": "a result is built by hand: ToolResult(…)",
-        "why": RULES[0].why,
+        "why": BY_HAND.why,
         "fix": 'write call.error("no x")',
         "fixable": True,
     }
@@ -103,7 +105,7 @@ def test_json_has_everything(bad: Path) -> None:
 def test_fix_writes_and_shows_what_it_changed(bad: Path) -> None:
     done = lint(bad, "--fix")
     assert done.returncode == 1  # the success without output is left
-    assert f'{bad}:7:16: fixed result/by-hand: call.error("no x")\n' in done.stdout
+    assert f'{bad}:8:16: fixed result/by-hand: call.error("no x")\n' in done.stdout
     assert done.stdout.endswith("1 file: 1 finding fixed, 1 finding.\n")
     assert bad.read_text() == BAD.replace(
         'ToolResult(call.id, "t", False, error="no x")', 'call.error("no x")'
@@ -149,6 +151,50 @@ def test_a_rule_is_explained(rule) -> None:
     assert rule.good.splitlines()[-1] in done.stdout
 
 
+def test_all_rules_are_explained_at_once() -> None:
+    done = lint("--explain", "all")
+    assert [done.stdout.count(f"{rule.title}.\n") for rule in RULES] == [1] * len(RULES)
+
+
+def test_a_projects_settings_choose_rules_and_files_and_a_flag_beats_them(bad: Path) -> None:
+    def rules(*args: str) -> list[str]:
+        reported = json.loads(lint(".", "--format", "json", *args, cwd=bad.parent).stdout)
+        return [f"{one['path']}:{one['rule']}" for one in reported["findings"]]
+
+    settings = bad.parent / "pyproject.toml"
+    by_hand, mute = "bad.py:result/by-hand", "bad.py:result/success-without-output"
+    settings.write_text('[tool.callsheet.lint]\nselect = ["result"]\nignore = ["result/by-hand"]\n')
+    assert rules() == [mute]
+    assert rules("--ignore", "result/swallowed") == [by_hand, mute]
+    assert rules("--select", "tool") == []
+    (bad.parent / "made" / "deep").mkdir(parents=True)
+    (bad.parent / "made" / "deep" / "bad.py").write_text(BAD)
+    settings.write_text('[tool.callsheet.lint]\nexclude = ["made/", "nothing.py"]\n')
+    assert rules() == [by_hand, mute]
+    settings.write_text('[tool.callsheet.lint]\nexclude = ["made/*/bad.py", "./nothing"]\n')
+    assert rules() == [by_hand, mute]
+    settings.write_text('[tool.callsheet.lint]\nexclude = ["bad.py"]\n')
+    assert rules() == []
+    assert lint("bad.py", cwd=bad.parent).returncode == 1  # what is named is linted
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[tool.callsheet.lint]\nselects = []\n", "`selects`; it has select, ignore, exclude"),
+        ("[tool.callsheet.lint]\nselect = 'result'\n", "Expected `array`"),
+        ("[tool.callsheet.lint]\nignore = ['result/by-hands']\n", "did you mean result/by-hand?"),
+        ("[tool.callsheet.lnt]\n", "did you mean [tool.callsheet.lint]?"),
+        ("[tool.callsheet.lint\n", "no TOML"),
+    ],
+)
+def test_a_mistake_in_a_projects_settings_is_an_error(bad: Path, text: str, told: str) -> None:
+    (bad.parent / "pyproject.toml").write_text(text)
+    done = lint("bad.py", cwd=bad.parent)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
+
+
 def test_a_wrong_rule_is_named_with_the_nearest(bad: Path) -> None:
     for option in ("--select", "--ignore", "--explain"):
         done = lint(bad, option, "result/by-hands")
@@ -171,7 +217,7 @@ def test_a_missing_path_is_named_and_the_rest_is_linted(bad: Path) -> None:
     done = lint("nowhere.py", "bad.py", cwd=bad.parent)
     assert done.returncode == 2
     assert done.stderr == "callsheet: No such file or directory: nowhere.py\n"
-    assert "bad.py:7:16" in done.stdout
+    assert "bad.py:8:16" in done.stdout
 
 
 def test_a_syntax_error_is_named_with_its_place_and_the_rest_is_linted(bad: Path) -> None:
@@ -179,7 +225,7 @@ def test_a_syntax_error_is_named_with_its_place_and_the_rest_is_linted(bad: Path
     done = lint(".", cwd=bad.parent)
     assert done.returncode == 2
     assert done.stderr.startswith("callsheet: broken.py:2:7: invalid syntax (as Python 3.")
-    assert "bad.py:7:16" in done.stdout
+    assert "bad.py:8:16" in done.stdout
     reported = json.loads(lint(".", "--format", "json", cwd=bad.parent).stdout)
     assert (reported["problems"][0]["path"], reported["problems"][0]["line"]) == ("broken.py", 2)
 
@@ -231,7 +277,7 @@ def test_a_place_is_never_wrapped_on_a_terminal(bad: Path) -> None:
     path = bad.rename(deep / "bad.py")
     for option, end in (("--format=text", " "), ("--fix", " fixed")):
         shown = without_escapes(on_a_terminal("lint", option, str(path)))
-        assert f"{path}:7:16:{end}" in shown
+        assert f"{path}:8:16:{end}" in shown
 
 
 def test_a_terminal_obeys_nothing_that_stands_in_the_code(tmp_path: Path) -> None:
@@ -260,3 +306,23 @@ def on_a_terminal(*args: str, **variables: str) -> str:
         os.close(controller)
         assert child.wait(timeout=60) == 1
     return shown.decode()
+
+
+def test_what_is_not_there_is_not_said_to_be_clean(tmp_path: Path) -> None:
+    done = lint("nope.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "callsheet: No such file or directory: nope.py\n"
+    done = lint(".", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "callsheet: there is no Python file to lint in .\n"
+
+
+@pytest.mark.parametrize("key", ["select", "ignore"])
+def test_a_rule_that_the_settings_name_wrongly_is_named_with_them(bad: Path, key: str) -> None:
+    (bad.parent / "pyproject.toml").write_text(f"[tool.callsheet.lint]\n{key} = ['by-hand']\n")
+    done = lint("bad.py", cwd=bad.parent)
+    assert done.returncode == 2
+    assert (
+        f"[tool.callsheet.lint] {key}: there is no rule 'by-hand'; did you mean result/by-hand?"
+        in done.stderr
+    )

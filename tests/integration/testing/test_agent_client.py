@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
+from callsheet.report.errors import InvalidValue
 from callsheet.testing import AgentClient, AgentError, AgentGone, assert_every_call_ended
 from tests.support import SUPPORT, schemas
 
@@ -170,8 +171,10 @@ say(id=key, result={"sessionId": json.dumps(read()["result"])})
 """
     async with AgentClient(agent(code), on_permission=None) as client:
         assert await client.new_session("/") == '{"outcome": {"outcome": "cancelled"}}'
-    async with AgentClient(agent(code), on_permission="a") as client:
+    async with AgentClient(agent(code), on_permission=lambda _: "a") as client:
         assert '"optionId": "a"' in await client.new_session("/")
+    with pytest.raises(InvalidValue, match="'nonsense': expected one of allow_once, allow_always"):
+        AgentClient(agent(code), on_permission="nonsense")
 
 
 async def test_lines_that_are_no_messages_are_recorded_and_ignored() -> None:

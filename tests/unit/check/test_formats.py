@@ -308,10 +308,10 @@ def test_the_card_counts_by_agent_and_tool() -> None:
     _, outcome = run([source(data)], rules=(NAMED, SECRET))
     table = {row.name: row.cells for row in rows(outcome.summary)}
     assert table["example 1"][:4] == ("3", "67 %", "67 %", "33 %")
-    assert table["example 1"][6] == "1"
-    assert table["read"] == ("2", "50 %", "100 %", "50 %", "0", "–", "1")
+    assert table["example 1"][7] == "1"
+    assert table["read"] == ("2", "50 %", "100 %", "50 %", "0", "0", "–", "1")
     assert table["(execute)"][:4] == ("1", "100 %", "0 %", "0 %")
-    wire = float(table["(execute)"][5].rstrip("×"))
+    wire = float(table["(execute)"][6].rstrip("×"))
     assert 2.0 < wire < 2.2
 
 
@@ -319,7 +319,7 @@ def test_advice_counts_apart_from_what_is_wrong() -> None:
     _, outcome = run([source(told(CALL))], rules=(EACH,))
     row = next(rows(outcome.summary))
     card = dict(zip(HEADS, row.cells, strict=True))
-    assert (card["calls"], card["clean"], card["advice"]) == ("1", "100 %", "1")
+    assert (card["calls"], card["clean"], card["advised"]) == ("1", "100 %", "1")
 
 
 def test_what_no_rule_looked_for_is_not_said() -> None:
@@ -339,7 +339,7 @@ def test_the_card_is_a_table_of_markdown_that_names_can_not_break() -> None:
     _, outcome = run([source(data)])
     lines = markdown(outcome.summary, totals(outcome)).splitlines()
     table = lines[: lines.index("")]
-    assert all(re.sub(r"\\.", "", line).count("|") == 9 for line in table)
+    assert all(re.sub(r"\\.", "", line).count("|") == 10 for line in table)
     assert "<img>" not in re.sub(r"\\.", "", "\n".join(table))
 
 
@@ -400,7 +400,7 @@ def test_directories_are_searched_and_what_can_not_be_read_is_reported(tmp_path:
     ]
     assert problems[0][0] == "empty"
     assert "there is no recording" in problems[0][1]
-    assert problems[1] == ("no", "no such file or directory")
+    assert problems[1] == ("no", "No such file or directory")
 
 
 def test_what_was_found_before_a_file_broke_is_reported() -> None:

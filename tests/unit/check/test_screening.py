@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -109,13 +110,13 @@ def test_the_second_process_ends_with_the_check(
     path.write_text(f"{json.dumps(line(1, CLEAN))}\n" * 100_000)
     monkeypatch.setattr(screening, "LARGE", 1)
     children: list[Any] = []
-    start = screening.subprocess.Popen
+    start = subprocess.Popen
 
     def started(*arguments: Any, **options: Any) -> Any:
         children.append(start(*arguments, **options))
         return children[-1]
 
-    monkeypatch.setattr(screening.subprocess, "Popen", started)
+    monkeypatch.setattr(subprocess, "Popen", started)
     with path.open("rb") as stream, screening.screened(stream, path.stat().st_size) as found:
         next(found)
     assert [child.returncode is not None for child in children] == [True]

@@ -70,8 +70,9 @@ def terminal(data: bytes, *, keep: int = 1 << 18) -> TerminalState:
 @pytest.mark.parametrize(
     ("milliseconds", "text"),
     [
-        (0, "0 ms"), (999, "999 ms"), (1000, "1.0 s"), (59_949, "59.9 s"), (59_951, "1 min 00 s"),
+        (0, "0 ms"), (999, "999 ms"), (999.6, "1.0 s"), (1000, "1.0 s"), (59_949, "59.9 s"), (59_951, "1 min 00 s"),
         (185_000, "3 min 05 s"), (3_600_000, "1 h 00 min"), (7_380_000, "2 h 03 min"),
+        (100_800_000, "1 d 04 h"),
     ],
 )  # fmt: skip
 def test_durations_are_reported_as_people_do(milliseconds: float, text: str) -> None:

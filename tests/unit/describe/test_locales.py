@@ -164,7 +164,7 @@ def test_what_make_locales_makes_is_committed() -> None:
 
 
 def test_a_missing_catalogue_is_english(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(i18n, "files", lambda _: tmp_path)
+    monkeypatch.setattr("importlib.resources.files", lambda _: tmp_path)
     i18n.catalogue.cache_clear()
     try:
         assert Describer("/w", locale="de")("read", {"path": "a"}).title == "Reading a"

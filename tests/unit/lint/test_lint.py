@@ -15,6 +15,7 @@ from callsheet.lint.linter import CannotLint
 from callsheet.lint.module import ERRORS, FIELDS
 from callsheet.tools.errors import ToolError
 from callsheet.tools.result import ToolResult
+from callsheet.tools.signature import BadTool
 from tests.support import ROOT
 
 HEAD = """\
@@ -33,8 +34,17 @@ CALL_ID = "result/missing-call-id"
 SWALLOWED = "result/swallowed"
 
 
-def found(code: str, *, head: str = HEAD, **options: bool) -> list[str]:
-    return [finding.rule for finding in lint_text(head + code, **options)]
+RESULTS = tuple(rule for rule in RULES if rule.category == "result")
+
+
+def found(code: str, *, head: str = HEAD, rules=RESULTS, **options: bool) -> list[str]:
+    return [finding.rule for finding in lint_text(head + code, rules=rules, **options)]
+
+
+def of_tool(code: str, *, head: str = HEAD) -> list[str]:
+    """Return what is found by the other rules, without their category."""
+    rules = [rule for rule in RULES if rule not in RESULTS]
+    return [rule.partition("/")[2] for rule in found(code, head=head, rules=rules)]
 
 
 def in_tool(body: str) -> list[str]:
@@ -48,8 +58,8 @@ def in_tool(body: str) -> list[str]:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_the_bad_example_of_a_rule_breaks_it_and_the_good_one_breaks_none(rule) -> None:
-    assert found(rule.bad, head="") == [rule.id]
-    assert found(rule.good, head="") == []
+    assert found(rule.bad, head="", rules=RULES) == [rule.id]
+    assert found(rule.good, head="", rules=RULES) == []
 
 
 def test_the_example_of_the_document_is_found_and_fixed() -> None:
@@ -66,6 +76,87 @@ def test_the_linter_knows_the_names_of_the_library() -> None:
     assert {error.__name__ for error in errors if error.__module__ == ToolError.__module__} == set(
         ERRORS
     )
+
+
+# What a tool is made from
+
+
+@pytest.mark.parametrize(
+    ("signature", "rules"),
+    [
+        ("call, x: str", []),
+        ("call: Call, x: 'int' = 3, *, y: list[str] | None = None", []),
+        ("x, y: int, z=3", ["missing-hint"] * 2),
+        ("x: str, call", ["missing-hint"]),
+        ("self, x: str", ["missing-hint"]),
+        ("*args: str, **kwargs: str", ["unnamed-parameter"] * 2),
+        ("*args", ["unnamed-parameter"]),
+        ("x: str, /, y: str", ["unnamed-parameter"]),
+        ("x: str, *, y: str", []),
+        ("x: Other", ["missing-hint"]),
+        ("x: 'list[Other]'", ["missing-hint"]),
+        ("x: str", []),
+    ],
+)
+def test_a_tool_that_can_not_be_imported_is_found(signature: str, rules: list[str]) -> None:
+    head = (
+        "from __future__ import annotations\n"
+        "from typing import TYPE_CHECKING\nfrom callsheet import tool\n"
+        "if TYPE_CHECKING:\n    from callsheet import Call\n    from elsewhere import Other\n"
+    )
+    code = f'@tool\ndef t({signature}) -> str:\n    """Do."""\n    return "x"\n'
+    assert of_tool(code, head=head) == rules
+    try:
+        exec(compile(head + code, "<tool>", "exec", dont_inherit=True), {"__name__": "made"})
+    except BadTool:
+        assert rules
+    else:
+        assert not rules  # the linter and `@tool` agree
+
+
+@pytest.mark.parametrize(
+    ("decorator", "rules"),
+    [
+        ("@tool", ["missing-docstring"]),
+        ("@tool(kind='read', description='')", ["missing-docstring"]),
+        ("@tool(description='Adds.')", []),
+        ("@tool(**OPTIONS)", []),
+        ("@other", []),
+    ],
+)
+def test_a_tool_that_a_model_knows_nothing_of_is_found(decorator: str, rules: list[str]) -> None:
+    assert of_tool(f"{decorator}\ndef t(x: int):\n    return str(x)\n") == rules
+
+
+@pytest.mark.parametrize(
+    ("parameter", "is_found"),
+    [
+        ("path: str", True),
+        ("path: 'str | None' = None", True),
+        ("file_name: Annotated[str, 'the file']", True),
+        ("files: list[str]", True),
+        ("output_dir: typing.Optional[str] = None", True),
+        ("path: Path", False),
+        ("paths: list[Path]", False),
+        ("files: dict[str, str]", False),
+        ("profile: str", False),
+        ("url_path: str", False),
+        ("path: int", False),
+    ],
+)
+def test_a_path_that_is_text_is_found(parameter: str, is_found: bool) -> None:
+    code = f'@tool\ndef t({parameter}):\n    """Do."""\n    return "x"\n'
+    assert of_tool(code) == ["path-as-text"] * is_found
+    assert of_tool(code.replace("@tool\n", "")) == []
+    assert of_tool(code.replace("):", "):  # callsheet: ignore[tool/path-as-text]")) == []
+
+
+def test_an_unknown_rule_in_a_comment_is_found_where_it_stands() -> None:
+    code = "é = 1  # callsheet: ignore[result/by-hands]\n# callsheet: ignore-file[tools]\n"
+    first, second = lint_text(code)
+    assert (first.rule, first.line, first.column) == ("comment/unknown-rule", 1, 8)
+    assert (first.fix, second.fix) == ("write result/by-hand", "write tool")
+    assert lint_text("x = '# callsheet: ignore[nothing]'\n") == []
 
 
 # Results built by hand
@@ -378,7 +469,9 @@ def test_a_comment_counts_whatever_ends_a_line() -> None:
 
 
 def test_columns_are_counted_in_characters() -> None:
-    (finding,) = lint_text(f'{HEAD}@tool\ndef f(x):\n    é = "äöü"; return ""\n')
+    (finding,) = lint_text(
+        f'{HEAD}@tool\ndef f(x: str):\n    é = "äöü"; return ""\n', rules=RESULTS
+    )
     assert (finding.line, finding.column) == (LINES + 3, 23)
 
 
@@ -392,7 +485,7 @@ def test_what_is_no_python_is_reported_as_none(text: str) -> None:
 
 def test_deep_nesting_is_reported_and_not_raised() -> None:
     for depth in (300, 900, 5_000, 50_000):
-        code = f"{HEAD}@tool\ndef f(x):\n    return {'+'.join(['x'] * depth)}\n"
+        code = f"{HEAD}@tool\ndef f(x: str):\n    'Do.'\n    return {'+'.join(['x'] * depth)}\n"
         with contextlib.suppress(CannotLint):
             assert lint_text(code) == []
 

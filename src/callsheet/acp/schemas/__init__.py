@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from importlib.resources import files
+from pkgutil import get_data  # importlib.resources takes long to import
 from typing import Any, NamedTuple
 
 import msgspec
@@ -72,7 +72,7 @@ def breaches(version: int, name: str, value: Any) -> list[Breach]:
 
 @cache
 def _definitions(version: int) -> dict[str, Any]:
-    data = files("callsheet.acp").joinpath("schemas", f"v{version}.json").read_bytes()
+    data = get_data("callsheet.acp", f"schemas/v{version}.json") or b""
     return msgspec.json.decode(data)["$defs"]
 
 

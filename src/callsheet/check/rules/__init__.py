@@ -9,7 +9,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator
 from importlib import import_module
-from importlib.resources import files
+from pkgutil import get_data  # importlib.resources takes long to import
 
 from callsheet.check.finding import CHECKS, CheckRule
 
@@ -28,7 +28,7 @@ for _name in [
 
 
 def _load() -> Iterator[CheckRule]:
-    table = tomllib.loads(files(__name__).joinpath("rules.toml").read_text("utf-8"))
+    table = tomllib.loads((get_data(__name__, "rules.toml") or b"").decode())
     if lone := CHECKS.keys() ^ table.keys():
         raise LookupError(f"a function or its texts in rules.toml are missing: {sorted(lone)}")
     for rule_id, texts in table.items():

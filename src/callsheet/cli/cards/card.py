@@ -100,15 +100,21 @@ def ended_card(
     width: int,
     cwd: str,
     most_rows: int = MOST_ROWS,
+    *,
+    end: str = "",
 ) -> Panel:
-    """Return the card of a call that has ended: all that it shows, cut in the middle if it is much."""
+    """Return the card of a call that has ended: all that it shows, cut in the middle if it is much.
+
+    `end` says how it ended, if the report does not know.
+    """
     lines = fit_lines(body_of(report, terminal_of, cwd), most_rows)
     body: list[RenderableType] = [Text(_shortened(line.text), line.style) for line in lines]
     title = visible(report.title or report.name)
     if cell_len(title) > width - _EDGES - 4:
         body.insert(0, Text(title, "bold"))  # the edge has no room for it
-    foot = Text(" · ".join(footer_of(report, cwd)), "dim", overflow="ellipsis")
-    foot.stylize(COLOURS[report.status], 0, len(end_text(report)))
+    end = end or end_text(report)
+    foot = Text(" · ".join([end, *footer_of(report, cwd)[1:]]), "dim", overflow="ellipsis")
+    foot.stylize(COLOURS[report.status], 0, len(end))
     return _panel(report, body, width, foot=foot)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from callsheet.cli.demo.scenes import command as agent_command
+from callsheet.cli.app import LazyGroup
 from callsheet.cli.signals import StopSignals
 from callsheet.testing import AgentError, AgentGone
 
@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from callsheet.cli.demo.before_after import BeforeAfter
 
 
-@click.group(invoke_without_command=True)
+COMMANDS = {
+    "agent": (
+        "demo.scenes:command",
+        "Watch our agent and its tools at work: a client and an agent over stdio, as cards.",
+    )
+}
+
+
+@click.group("demo", cls=LazyGroup, lazy=COMMANDS, invoke_without_command=True)
 @click.option(
     "--keep", metavar="DIR", help="Save both recordings there: bare.jsonl and tapped.jsonl."
 )
@@ -26,8 +34,8 @@ if TYPE_CHECKING:
 def command(ctx: click.Context, keep: str | None) -> int:
     """Watch a poor agent become a good one: the same agent twice, bare and behind the tap.
 
-    Both runs are real, side by side on a wide terminal. It takes five seconds. No model and no network
-    are needed, and nothing is kept unless you ask for it.
+    Both runs are real, side by side on a wide terminal. It takes less than ten seconds. No model and no
+    network are needed, and nothing is kept unless you ask for it.
 
     \b
     Exit codes: 0 ok, 1 something went wrong, 2 bad usage, 130 interrupted.
@@ -36,6 +44,8 @@ def command(ctx: click.Context, keep: str | None) -> int:
         return 0
     from callsheet.cli.demo.before_after import BeforeAfter  # rich takes a while to import
 
+    if keep is not None:
+        Path(keep).mkdir(parents=True, exist_ok=True)  # if it can't be, it is said at once
     directory = Path(tempfile.mkdtemp(prefix="callsheet-demo-")).resolve()
     with StopSignals() as signals:
         try:
@@ -53,7 +63,6 @@ def command(ctx: click.Context, keep: str | None) -> int:
 
 def _save(demo: BeforeAfter, keep: str | None) -> None:
     if keep is not None:
-        Path(keep).mkdir(parents=True, exist_ok=True)
         for name, run in zip(("bare", "tapped"), demo.runs, strict=True):
             run.client.recording.save(Path(keep) / f"{name}.jsonl")
 
@@ -64,10 +73,7 @@ async def _played(demo: BeforeAfter, signals: StopSignals) -> int:
     signals.on_first(task.cancel)
     try:
         return 1 if await demo.show() else 0
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, AgentGone, AgentError):  # a Ctrl-C ends the agents as well
         if signals.number is None:
             raise
         return signals.exit_code
-
-
-command.add_command(agent_command, "agent")

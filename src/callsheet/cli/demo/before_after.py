@@ -10,9 +10,10 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 from rich.columns import Columns
@@ -23,10 +24,6 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from callsheet.check.engine import RecordingChecker
-from callsheet.check.finding import Finding
-from callsheet.check.rules import RULES
-from callsheet.check.scorecard import Score, Scorecard
 from callsheet.cli.cards.board import TICK
 from callsheet.cli.cards.card import mark
 from callsheet.cli.output import console_for, is_terminal, visible
@@ -39,25 +36,42 @@ from callsheet.report.humanize import bytes_text
 from callsheet.report.json import JsonObject
 from callsheet.testing import AgentClient
 
+if TYPE_CHECKING:
+    from callsheet.check.finding import Finding
+    from callsheet.check.scorecard import Score
+
 Phrase: TypeAlias = Callable[[str], str]
 
 WIDE = 112
 """Columns from which on both runs stand side by side."""
 
+LOW = 25
+"""Rows of a terminal that has no room for a line more."""
+
 PIPE_WIDTH = 100
-NEXT = "callsheet tap -- YOUR-AGENT"
+PIPE_HEIGHT = 100
+_KINDS = ("read", "edit", "search", "execute")
+"""The kinds of the calls that are shown."""
 _GOOD, _BAD = "green", "red"
 
 
 class DemoRun:
     """One of the two runs: its client, and the cards of its calls as an editor folds them."""
 
-    def __init__(self, name: str, command: list[str], directory: Path, phrase: Phrase) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: list[str],
+        directory: Path,
+        phrase: Phrase,
+        ready: asyncio.Barrier,
+    ) -> None:
         self.name: str = name
         self.size: int = 0
         self.blind: int = 0
         self.is_over: bool = False
         self._phrase: Phrase = phrase
+        self._ready: asyncio.Barrier = ready
         self._directory: str = str(directory)
         self._cards: dict[str, Json] = {}
         self._redactor: Redactor = Redactor(known={})
@@ -71,18 +85,25 @@ class DemoRun:
         )
 
     async def play(self) -> None:
-        """Start the agent, and let it play its turn."""
+        """Start the agent, and let it play its turn as soon as the other one is ready, too."""
         async with self.client as client:
             session = await client.new_session(self._directory)
+            await self._ready.wait()
             await client.prompt(session, "Fix the basket.")
         self.is_over = True
 
     def score(self) -> tuple[Score, int]:
         """Return the figures of `callsheet check` for this run, and how many findings there are."""
-        card, findings = Scorecard(RULES), list[Finding]()
+        # Imported late: the first line is shown, and the agents start, half a second sooner.
+        from callsheet.check.engine import RecordingChecker
+        from callsheet.check.rules import RULES
+        from callsheet.check.scorecard import Scorecard
+
+        findings: list[Finding] = []
+        card = Scorecard(RULES)
 
         def found(finding: Finding) -> None:
-            card.found(finding)
+            card.found(finding, checker.subject[1])
             findings.append(finding)
 
         checker = RecordingChecker(RULES, on_finding=found, on_over=card.over)
@@ -136,7 +157,7 @@ class DemoRun:
         """Yield what a person sees of a call, and what is missing."""
         phrase, notes = self._phrase, obj(obj(card.get("_meta")).get("callsheet"))
         kind = text(card.get("kind"))
-        yield (kind, "dim") if kind else (phrase("demo_no_kind"), _BAD)
+        yield (phrase(f"demo_{kind}"), "dim") if kind in _KINDS else (phrase("demo_no_kind"), _BAD)
         if not card.get("rawInput"):
             yield phrase("demo_no_input"), _BAD
         if card.get("replaces"):
@@ -165,22 +186,31 @@ class BeforeAfter:
         self._locale: str = pick_locale(None, os.environ)
         self._phrase: Phrase = Describer(str(directory), locale=self._locale).phrase
         if console is None:
-            plain = Console(width=PIPE_WIDTH, highlight=False, no_color=True)
+            plain = Console(width=PIPE_WIDTH, height=PIPE_HEIGHT, highlight=False, no_color=True)
             console = console_for() if is_terminal() else plain
         self._console: Console = console
         self._is_live: bool = console.is_terminal
-        pace = "0.12" if self._is_live else "0"
+        pace = "0.1" if self._is_live else "0"
         poor = [sys.executable, "-m", "callsheet.cli.demo.poor_agent", pace]
-        options = ["--history", "off", "--locale", self._locale, "--report", os.devnull]
+        options = [
+            "--history",
+            "off",
+            "--locale",
+            self._locale,
+            "--report",
+            os.devnull,
+            "--no-notice",
+        ]
         tapped = [sys.executable, "-m", "callsheet", "tap", *options, "--", *poor]
-        phrase = self._phrase
+        phrase, ready = self._phrase, asyncio.Barrier(2)
         self.runs: tuple[DemoRun, DemoRun] = (
-            DemoRun(phrase("demo_before"), poor, directory, phrase),
-            DemoRun(phrase("demo_after"), tapped, directory, phrase),
+            DemoRun(phrase("demo_before"), poor, directory, phrase, ready),
+            DemoRun(phrase("demo_after"), tapped, directory, phrase, ready),
         )
 
     async def show(self) -> int:
         """Play both runs, show them, and return how many findings the tapped one has."""
+        self.show_intro()
         playing = asyncio.gather(*(run.play() for run in self.runs))
         try:
             if self._is_live:
@@ -188,14 +218,23 @@ class BeforeAfter:
             await playing
         finally:
             playing.cancel()
+            with suppress(asyncio.CancelledError):  # both agents have ended when it returns
+                await playing
         return self.show_result()
+
+    def show_intro(self) -> None:
+        """Say what is shown, before anything else: into a pipe, nothing follows until both runs are over."""
+        self._console.print(Text(self._phrase("demo_intro"), "dim"))
 
     def show_result(self) -> int:
         """Show both runs when they are over, and return how many findings the tapped one has."""
-        self._console.print(self._cards(0))
+        self._console.print(self._columns(0))
+        if self._is_wide or self._console.height > LOW:
+            self._console.print()
         scores = [run.score() for run in self.runs]
         self._console.print(self._figures(scores))
-        self._console.print(Text(f"\n{self._phrase('demo_next')}"), Text(NEXT, "bold cyan"))
+        step = f"callsheet setup zed --tap {self._phrase('demo_your_agent')}"
+        self._console.print(Text(f"\n{self._phrase('demo_next')}"), Text(step, "bold cyan"))
         return scores[1][1]
 
     async def _draw(self, playing: asyncio.Future[Any]) -> None:
@@ -203,25 +242,26 @@ class BeforeAfter:
         elapsed = 0.0
         with Live(console=self._console, auto_refresh=False, transient=True) as live:
             while not playing.done():
-                live.update(self._cards(elapsed), refresh=True)
+                live.update(self._columns(elapsed), refresh=True)
                 await asyncio.sleep(TICK)
                 elapsed += TICK
 
-    def _cards(self, elapsed: float) -> RenderableType:
-        intro = Text(self._phrase("demo_intro"), "dim")
-        return Group(intro, self._columns(elapsed))
+    @property
+    def _is_wide(self) -> bool:
+        return self._console.width >= WIDE and self._is_live
 
     def _columns(self, elapsed: float) -> RenderableType:
-        width = self._console.width
-        if width >= WIDE and self._is_live:
+        if self._is_wide:
+            groups = [
+                Group(*(line for card in run.cards(elapsed) for line in _two_lines(card)))
+                for run in self.runs
+            ]
+            half = self._console.width // 2
+            inside = self._console.options.update(width=half - 4)
+            height = 2 + max(len(self._console.render_lines(one, inside)) for one in groups)
             panels = [
-                Panel(
-                    Group(*(line for card in run.cards(elapsed) for line in _two_lines(card))),
-                    title=run.name,
-                    border_style=style,
-                    width=width // 2,
-                )
-                for run, style in zip(self.runs, (_BAD, _GOOD), strict=True)
+                Panel(group, title=run.name, border_style=style, width=half, height=height)
+                for run, group, style in zip(self.runs, groups, (_BAD, _GOOD), strict=True)
             ]
             return Columns(panels, padding=0)
         parts: list[RenderableType] = []

@@ -133,4 +133,4 @@ def _text(text: str) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    PoorAgent(float(sys.argv[1]) if len(sys.argv) > 1 else 0.12).serve()
+    PoorAgent(float(sys.argv[1]) if len(sys.argv) > 1 else 0.1).serve()

@@ -95,7 +95,7 @@ SCENES = (
 )
 
 
-@click.command()
+@click.command("agent")
 def command() -> int:
     """Watch our agent and its tools at work: a client and an agent over stdio, as cards.
 
@@ -129,7 +129,8 @@ class Demo:
         # Commands find this Python.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         self._client: AgentClient = AgentClient(
-            [sys.executable, "-m", "callsheet", "agent"],
+            # In English, as the words around it are: never two languages on one screen.
+            [sys.executable, "-m", "callsheet", "agent", "--locale", "en"],
             cwd=str(directory),
             env={**os.environ, "PATH": path, "CALLSHEET_HISTORY": "off"},
             capabilities={"_meta": {"terminal_output": True}},

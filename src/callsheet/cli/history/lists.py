@@ -6,18 +6,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import click
 import msgspec
+from msgspec.structs import asdict
 
-from callsheet.cli.amounts import ago, utc_time
 from callsheet.cli.history import lookup
-from callsheet.cli.options import format_option, history_option, limit_option
+from callsheet.cli.options import format_option, history_option, limit_option, who_option
 from callsheet.cli.output import Page, Part, TableColumn, visible, write
-from callsheet.history import Head, Query, Store, StoredCall, StoredSession
-from callsheet.history.codec import as_json_bytes
-from callsheet.report.humanize import short_duration
+from callsheet.history import Head, Query, Store, StoredSession
+from callsheet.history.amounts import ago, utc_time
+from callsheet.history.figures import Used
+from callsheet.history.rows import Origin
+from callsheet.report.humanize import duration_text
 from callsheet.report.json import JsonObject, JsonValue
 from callsheet.report.status import Reason, ToolCallStatus
 
@@ -34,18 +36,33 @@ SHORT_ID = 8
 WIDE = 76
 """Columns of a terminal from which there is room for all columns of the table."""
 
+WIDER = 100
+"""Columns from which there is room to say who, too."""
+
+LONGEST_WHO = 20
+"""Characters of who it was that a table shows."""
+
 # What a line with tabs has, by the names in JSON.
 _CALL_FIELDS = ("id", "session", "at", "status", "reason", "durationMs", "tool", "title")
 _SESSION_FIELDS = ("id", "updatedAt", "calls", "cwd", "title")
+_WHO_FIELDS = ("user", "host", "agent", "agentVersion", "client", "clientVersion", "source")
+"""What a line has after these with `--who`."""
 
 _T = TypeVar("_T")
 
+ListedSession: TypeAlias = tuple[StoredSession, Used | None]
+"""A session, and what its turns have used, if it had any."""
+
+
+Listed = tuple[Head, Origin, str]
+"""A call, who made it, and in which directory."""
 
 # For machines
 
 
-def call_object(head: Head) -> JsonObject:
-    """Return what `--format json` has of a call."""
+def call_object(listed: Listed) -> JsonObject:
+    """Return what `--format json` has of a call. What is not known of who made it is null."""
+    head, origin, cwd = listed
     return {
         "id": head.call_id,
         "session": head.session_id,
@@ -57,22 +74,14 @@ def call_object(head: Head) -> JsonObject:
         "at": utc_time(head.at),
         "durationMs": head.duration_ms,
         "bytes": head.size,
+        "cwd": cwd,
+        **origin.facts(),
     }
 
 
-def whole_object(call: StoredCall, session: StoredSession | None = None) -> JsonObject:
-    """Return a whole call: ACP's `tool_call`, where and when it was made, and its terminals' output."""
-    body: dict[str, Any] = msgspec.json.decode(as_json_bytes(call.record))
-    made = {"sessionId": call.head.session_id, "at": utc_time(call.head.at), **body["call"]}
-    if session is not None:
-        made["cwd"] = session.cwd
-    if body.get("terminals"):
-        made["terminals"] = body["terminals"]
-    return made
-
-
-def session_object(session: StoredSession) -> JsonObject:
-    """Return what `--format json` has of a session."""
+def session_object(listed: ListedSession) -> JsonObject:
+    """Return what `--format json` has of a session. What it has used is null if nothing is known of that."""
+    session, used = listed
     return {
         "id": session.session_id,
         "title": session.title,
@@ -80,6 +89,21 @@ def session_object(session: StoredSession) -> JsonObject:
         "calls": session.calls,
         "createdAt": utc_time(session.created_at),
         "updatedAt": utc_time(session.updated_at),
+        "usage": usage_object(used) if used is not None else None,
+        **session.origin.facts(),
+    }
+
+
+def usage_object(used: Used) -> JsonObject:
+    """Return tokens and costs for machines; null is what was not reported."""
+    return {
+        "turnsWithTokens": used.counted,
+        "inputTokens": used.input_tokens,
+        "outputTokens": used.output_tokens,
+        "cachedReadTokens": used.cached_read_tokens,
+        "cachedWriteTokens": used.cached_write_tokens,
+        "totalTokens": used.total_tokens,
+        "costs": [asdict(cost) for cost in used.costs],
     }
 
 
@@ -142,17 +166,23 @@ def report_nothing(store: Store, query: Query) -> None:
 
 
 def show_calls(
-    history: str | None, query: Query, session: str | None, limit: int | None, *, as_json: bool
+    history: str | None,
+    query: Query,
+    session: str | None,
+    limit: int | None,
+    *,
+    as_json: bool,
+    who: bool,
 ) -> None:
-    """List calls. No limit means `FEW`, and 0 means all."""
+    """List calls, with `who` also who made them. No limit means `FEW`, and 0 means all."""
     empty = None if session is not None else "[]" if as_json else ""
     with lookup.opened(history, empty=empty) as store:
         wanted = lookup.with_session(store, query, session)
         found = _write_list(
-            lookup.all_heads(store, wanted),
+            lookup.with_origins(store, lookup.all_heads(store, wanted), lambda head: head),
             call_object,
-            _CALL_FIELDS,
-            show_table,
+            (*_CALL_FIELDS, *(_WHO_FIELDS if who else ())),
+            CallTable(who),
             limit=limit,
             as_json=as_json,
         )
@@ -160,34 +190,81 @@ def show_calls(
             report_nothing(store, wanted)
 
 
-def show_table(page: Page, heads: Sequence[Head], header: bool = True) -> None:
-    """Show calls as a table, a row for each, with less of each where a terminal is narrow."""
-    from callsheet.cli.cards.card import COLOURS, mark
+class WhoColumns:
+    """The columns that say who: those that differ among the first that are shown, where there is room.
 
-    now, is_wide = time.time(), page.width >= WIDE
-    columns = [
-        TableColumn(),
-        TableColumn("CALL", fills=True),
-        TableColumn("END"),
-        TableColumn("ID"),
-    ]
-    if is_wide:
-        columns[1:1] = TableColumn("WHEN", "dim"), TableColumn("TOOL", "cyan")
-        columns.insert(5, TableColumn("TOOK", "dim", right=True))
-    rows: list[list[str | Part]] = []
-    for head in heads:
-        colour = COLOURS[ToolCallStatus(head.status)]
-        row: list[str | Part] = [
-            (mark(head.status), f"bold {colour}"),
-            visible(head.title or head.name),
-            (end_of(head), colour),
-            visible(short_id(head.call_id)),
+    Args:
+        is_wanted: Whether both are shown in any case.
+    """
+
+    def __init__(self, is_wanted: bool) -> None:
+        self._is_wanted: bool = is_wanted
+        self._shown: tuple[int, ...] = ()
+
+    def choose(self, origins: Sequence[Origin], width: int) -> None:
+        """Choose the columns of a table by its first rows."""
+        texts = [self._texts(one) for one in origins]
+        differ = [place for place in (0, 1) if len({text[place] for text in texts}) > 1]
+        self._shown = (0, 1) if self._is_wanted else tuple(differ if width >= WIDER else ())
+
+    @staticmethod
+    def _texts(origin: Origin) -> tuple[str, str]:
+        user = "@".join(filter(None, (origin.user, origin.host)))
+        return visible(user) or "unknown", visible(origin.agent_name) or "unknown"
+
+    @property
+    def columns(self) -> list[TableColumn]:
+        """The columns."""
+        return [TableColumn(("USER", "AGENT")[place]) for place in self._shown]
+
+    def cells(self, origin: Origin) -> list[str]:
+        """Return the cells of a row."""
+        texts = self._texts(origin)
+        return [texts[place][:LONGEST_WHO] for place in self._shown]
+
+
+class CallTable:
+    """Shows calls as a table, a row for each, with less of each where a terminal is narrow.
+
+    Args:
+        who: Whether it says who made them, also if that is the same for all.
+    """
+
+    def __init__(self, who: bool = False) -> None:
+        self._who: WhoColumns = WhoColumns(who)
+
+    def __call__(self, page: Page, calls: Sequence[Listed], header: bool = True) -> None:
+        """Show some calls: the first ones with the header."""
+        from callsheet.cli.cards.card import COLOURS, mark
+
+        now, is_wide = time.time(), page.width >= WIDE
+        if header:
+            self._who.choose([origin for _, origin, _ in calls], page.width)
+        columns = [
+            TableColumn(),
+            TableColumn("CALL", fills=True),
+            TableColumn("END"),
+            *self._who.columns,
+            TableColumn("ID"),
         ]
         if is_wide:
-            row[1:1] = ago(head.at, now), visible(head.name[:LONGEST_NAME])
-            row.insert(5, _took(head, now))
-        rows.append(row)
-    page.table(columns, rows, header=header)
+            columns[1:1] = TableColumn("WHEN", "dim"), TableColumn("TOOL", "cyan")
+            columns.insert(5, TableColumn("TOOK", "dim", right=True))
+        rows: list[list[str | Part]] = []
+        for head, origin, _ in calls:
+            colour = COLOURS[ToolCallStatus(head.status)]
+            row: list[str | Part] = [
+                (mark(head.status), f"bold {colour}"),
+                visible(head.title or head.name),
+                (end_of(head), colour),
+                *self._who.cells(origin),
+                visible(short_id(head.call_id)),
+            ]
+            if is_wide:
+                row[1:1] = ago(head.at, now), visible(head.name[:LONGEST_NAME])
+                row.insert(5, _took(head, now))
+            rows.append(row)
+        page.table(columns, rows, header=header)
 
 
 def end_of(head: Head) -> str:
@@ -202,8 +279,8 @@ def end_of(head: Head) -> str:
 
 def _took(head: Head, now: float) -> str:
     if head.is_open:
-        return short_duration(max(0.0, now - head.at) * 1000)
-    return "" if head.duration_ms is None else short_duration(head.duration_ms)
+        return duration_text(max(0.0, now - head.at) * 1000)
+    return "" if head.duration_ms is None else duration_text(head.duration_ms)
 
 
 def short_id(key: str) -> str:
@@ -219,16 +296,17 @@ def short_id(key: str) -> str:
 @format_option(
     "table json", "table: for people, and lines with tabs into a pipe. json: for machines."
 )
+@who_option
 @history_option
-def sessions(limit: int | None, format_: str | None, history: str | None) -> None:
+def sessions(limit: int | None, format_: str | None, who: bool | None, history: str | None) -> None:
     """List the sessions, the one that was used last first."""
     as_json = format_ == "json"
     with lookup.opened(history, empty="[]" if as_json else "") as store:
         found = _write_list(
-            lookup.all_sessions(store),
+            _with_usage(store),
             session_object,
-            _SESSION_FIELDS,
-            show_session_table,
+            (*_SESSION_FIELDS, *(_WHO_FIELDS if who else ())),
+            SessionTable(bool(who)),
             limit=limit,
             as_json=as_json,
         )
@@ -236,17 +314,40 @@ def sessions(limit: int | None, format_: str | None, history: str | None) -> Non
             click.echo(f"callsheet: there is no session in {store.url} yet. {HOW}", err=True)
 
 
-def show_session_table(page: Page, found: Sequence[StoredSession], header: bool) -> None:
-    """Show sessions as a table. On a narrow terminal, their ids are shortened."""
-    columns = (
-        TableColumn("USED", "dim"),
-        TableColumn("CALLS", right=True),
-        TableColumn("SESSION"),
-        TableColumn("IN", fills=True),
-    )
-    rows: list[list[str]] = []
-    for one in found:
-        name = " · ".join(visible(text) for text in (one.title, one.cwd) if text)
-        key = visible(one.session_id if page.width >= WIDE else short_id(one.session_id))
-        rows.append([ago(one.updated_at, time.time()), f"{one.calls:,}", key, name])
-    page.table(columns, rows, header=header)
+def _with_usage(store: Store) -> Iterator[ListedSession]:
+    found = lookup.all_sessions(store)
+    while some := list(islice(found, lookup.PAGE)):
+        used = store.used_in(one.session_id for one in some)
+        yield from ((one, used.get(one.session_id)) for one in some)
+
+
+class SessionTable:
+    """Shows sessions as a table. On a narrow terminal, their ids are shortened.
+
+    Args:
+        who: Whether it says whose they are, also if that is the same for all.
+    """
+
+    def __init__(self, who: bool) -> None:
+        self._who: WhoColumns = WhoColumns(who)
+
+    def __call__(self, page: Page, found: Sequence[ListedSession], header: bool) -> None:
+        """Show some sessions: the first ones with the header."""
+        if header:
+            self._who.choose([one.origin for one, _ in found], page.width)
+        columns = (
+            TableColumn("USED", "dim"),
+            TableColumn("CALLS", right=True),
+            TableColumn("SESSION"),
+            *self._who.columns,
+            TableColumn("IN", fills=True),
+            TableColumn("COST", right=True),
+        )
+        rows: list[list[str]] = []
+        for one, used in found:
+            name = " · ".join(visible(text) for text in (one.title, one.cwd) if text)
+            key = visible(one.session_id if page.width >= WIDE else short_id(one.session_id))
+            cost = " + ".join(map(str, used.costs)) if used is not None else ""
+            when, who = ago(one.updated_at, time.time()), self._who.cells(one.origin)
+            rows.append([when, f"{one.calls:,}", key, *who, name, visible(cost)])
+        page.table(columns, rows, header=header)

@@ -14,7 +14,6 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import click
 from msgspec.structs import replace
 
-from callsheet.cli.amounts import ago
 from callsheet.cli.output import visible, write
 from callsheet.cli.settings import BadSettings, history_settings
 from callsheet.history import (
@@ -26,12 +25,14 @@ from callsheet.history import (
     Retention,
     store_at,
 )
+from callsheet.history.amounts import ago
 from callsheet.history.url import default_file, without_password
 from callsheet.report.errors import CallsheetError
 from callsheet.report.humanize import plural
 
 if TYPE_CHECKING:
     from callsheet.history import Store, StoredCall, StoredSession
+    from callsheet.history.rows import Origin
 
 LAST = "last"
 PAGE = 500
@@ -84,22 +85,30 @@ def chosen(flag: str | None, empty: str | None = None) -> tuple[str, Retention]:
 
 
 @contextmanager
-def opened(flag: str | None, *, change: bool = False, empty: str | None = None) -> Generator[Store]:
-    """Open a store that exists; none is made. Calls that a crash has left open are closed first.
+def opened(
+    flag: str | None, *, change: bool = False, create: bool = False, empty: str | None = None
+) -> Generator[Store]:
+    """Open a store that exists. Calls that a crash has left open are closed first.
 
     Args:
         flag: The value of `--history`; else the environment and the settings files decide.
         change: Whether it is opened for writing.
+        create: Whether one is made if there is none.
         empty: What a list without calls prints; then no history is no failure, but an empty list.
     """
     url, _ = chosen(flag, empty)
     store: Store | None = None
     try:
         store = store_at(url)
-        _open(store, url, change)
+        try:
+            _open(store, url, change)
+        except NotKept:
+            if not create:
+                raise
+            store.open()
         yield store
     except NotKept as exc:
-        hint = " `callsheet call` and `callsheet agent` begin one."
+        hint = " `callsheet tap`, `callsheet agent` and `callsheet call` begin one."
         is_default = url == f"sqlite:///{default_file()}"
         raise NoHistory(_line(exc) + (hint if is_default else ""), empty) from None
     except CallsheetError as exc:
@@ -163,6 +172,18 @@ def whole_calls(store: Store, query: Query) -> Iterator[StoredCall]:
         lambda before: store.calls(replace(query, before=before, limit=PAGE_WHOLE)),
         lambda call: _place(call.head),
     )
+
+
+def with_origins(
+    store: Store, found: Iterator[_T], head_of: Callable[[_T], Head], size: int | None = None
+) -> Iterator[tuple[_T, Origin, str]]:
+    """Yield calls with who made them, and in which directory. `size` calls are looked up at once."""
+    while page := list(islice(found, size or PAGE)):
+        heads = [head_of(one) for one in page]
+        origins = store.origins(head.origin for head in heads)
+        directories = store.directories(head.session_id for head in heads)
+        for one, head in zip(page, heads, strict=True):
+            yield one, origins[head.origin], directories[head.session_id]
 
 
 def all_sessions(store: Store) -> Iterator[StoredSession]:

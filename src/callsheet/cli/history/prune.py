@@ -14,6 +14,8 @@ from callsheet.cli.history.lookup import chosen, find_session, opened, session_l
 from callsheet.cli.options import age, history_option, size
 from callsheet.cli.output import visible
 from callsheet.history import Pruned, Query, Retention, Store
+from callsheet.history.rows import limits
+from callsheet.history.url import is_postgres
 from callsheet.report.humanize import bytes_text, duration_text, plural
 from callsheet.runtime.spill_store import SpillStore, default_directory
 
@@ -43,13 +45,13 @@ _yes_option = click.option("--yes", "-y", is_flag=True, help="Don't ask.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @_yes_option
 @history_option
-def prune(dry_run: bool, yes: bool, history: str | None, **limits: float | None) -> int:
+def prune(dry_run: bool, yes: bool, history: str | None, **wanted: float | None) -> int:
     """Remove the oldest calls, with their spill files, and release the space.
 
     Without a limit, those of the settings hold. Calls that run stay.
     """
-    is_asked = any(value is not None for value in limits.values())
-    keep = Retention(**limits) if is_asked else chosen(history)[1]  # pyright: ignore[reportArgumentType]
+    is_asked = any(value is not None for value in wanted.values())
+    keep = Retention(**wanted) if is_asked else _usual(history)  # pyright: ignore[reportArgumentType]
     with opened(history) as store:
         plan = list(_plan(store, keep))
     for line in plan or ["Nothing is beyond the limits."]:
@@ -64,6 +66,11 @@ def prune(dry_run: bool, yes: bool, history: str | None, **limits: float | None)
             _add(removed, some)
         click.echo(f"Removed {_counts(removed)}. {_released(store, before)}", err=True)
     return 0
+
+
+def _usual(history: str | None) -> Retention:
+    url, keep = chosen(history)
+    return limits(keep, is_shared=is_postgres(url))
 
 
 def _plan(store: Store, keep: Retention) -> Iterator[str]:
