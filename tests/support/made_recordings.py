@@ -13,6 +13,7 @@ Recordings of real agents: a few that are kept here, and all those that lie besi
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -121,8 +122,8 @@ def decided(option: str) -> Message:
 
 
 def opening(version: int = 1) -> list[Message]:
-    """Return the messages before the first call."""
-    return [_in_version(version, {"jsonrpc": "2.0", **message}) for message in BEFORE]
+    """Return the messages before the first call, in new objects: a test may change them."""
+    return [_in_version(version, {"jsonrpc": "2.0", **deepcopy(message)}) for message in BEFORE]
 
 
 def _in_version(version: int, message: Message) -> Message:
