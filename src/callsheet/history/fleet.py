@@ -149,6 +149,8 @@ class Connection:
         """Since when it has lasted, by `time.monotonic`."""
         self._notify: Callable[[str | None], None] = notify
         self._problem: str = ""
+        self._is_heard: bool = False
+        """Whether the problem is in the words of a server."""
         self._denied: asyncio.Event = asyncio.Event()
         # What waits for its acknowledgement, by the end of the subject that this comes to.
         self._waiting: dict[str, None] = {}
@@ -182,6 +184,7 @@ class Connection:
                 f"a history at {self.url} needs nats-py: pip install 'callsheet[nats]'"
             ) from None
         self.nc, address = driver.NATS(), self.address
+        self._problem, self._is_heard = "", False
         try:
             async with asyncio.timeout(CONNECT):
                 await self.nc.connect(
@@ -223,7 +226,10 @@ class Connection:
                     await nc.close()
 
     async def _erred(self, exc: Exception) -> None:
-        self._problem = self._plain(exc)
+        # A server that refuses us closes the connection. That this was reset says less than its own words.
+        is_heard = not isinstance(exc, (OSError, import_module("nats.errors").StaleConnectionError))
+        if is_heard or not self._is_heard:
+            self._problem, self._is_heard = self._plain(exc), is_heard
         if "permissions violation" in str(exc).lower():
             self._denied.set()
 
@@ -233,7 +239,7 @@ class Connection:
             self._notify(f"The connection to {self.url} was lost.")
 
     async def _back(self) -> None:
-        self.since = time.monotonic()
+        self.since, self._problem, self._is_heard = time.monotonic(), "", False
         self._changed.set()  # what waits is sent again
         self._notify(None)
 

@@ -534,6 +534,22 @@ async def test_endpoints_that_are_wrong_are_named_once_and_nothing_is_lost(
         server.close()
 
 
+async def test_what_a_server_said_outranks_that_it_hung_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "CONNECT", 1.0)
+
+    async def refuse_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server.close()  # who comes again finds nobody
+        writer.write(b'INFO {"auth_required": true, "max_payload": 1048576}\r\n')
+        await reader.readline()
+        writer.write(b"-ERR 'Authorization Violation'\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(refuse_once, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    assert "Authorization Violation" in await problem_of(f"nats://127.0.0.1:{port}/core")
+
+
 async def test_servers_that_refuse_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet, "CONNECT", 2.0)
     servers = Servers(settings="authorization { token: s3cret }")
