@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,17 +97,7 @@ class Servers:
 
     def wait(self) -> None:
         """Wait until JetStream has a leader, and answers."""
-
-        async def ready(nc: Any, js: Any) -> bool:
-            return bool(await js.account_info())
-
-        until = time.monotonic() + 60
-        while True:
-            with suppress(Exception):
-                if self.do(ready):
-                    return
-            assert time.monotonic() < until, "".join(map(self.said, self._processes))
-            time.sleep(0.1)
+        self.do(lambda nc, js: js.account_info())
 
     def kill(self, number: int, how: signal.Signals = signal.SIGKILL) -> None:
         """Kill one of them."""
@@ -127,7 +116,11 @@ class Servers:
         return (self.home / f"{number}.log").read_text(errors="replace")[-3000:]
 
     def do(self, work: Callable[[Any, Any], Awaitable[Any]], who: str = "") -> Any:
-        """Do something on a connection of its own, with it and its JetStream."""
+        """Do something on a connection of its own, with it and its JetStream.
+
+        While they elect a leader, servers answer nothing, an error, or less than they have. So it is tried
+        until it raises nothing.
+        """
         import nats
 
         async def run() -> Any:
@@ -138,8 +131,15 @@ class Servers:
             finally:
                 await nc.close()
 
+        until = time.monotonic() + 60
         with ThreadPoolExecutor(1) as elsewhere:  # here, a loop may be running
-            return elsewhere.submit(lambda: asyncio.run(run())).result()
+            while True:
+                try:
+                    return elsewhere.submit(lambda: asyncio.run(run())).result()
+                except Exception:
+                    if time.monotonic() > until:
+                        raise
+                time.sleep(0.1)
 
     def waiting(self, stream: str = "CALLSHEET") -> int:
         """Return how many messages wait for collectors."""
