@@ -5,18 +5,23 @@ import * as api from "./api.js";
 import { Boundary } from "./boundary.js";
 import { CallDetail } from "./detail.js";
 import { FilterBar } from "./filterbar.js";
-import { clock, ICONS, MARKS, oneLine, plural, durationText, bytes, statusClass, statusWord } from "./format.js";
+import { clock, oneLine, plural, durationText, bytes, statusClass, statusWord } from "./format.js";
 import { Frames } from "./frames.js";
+import { Chevron, KindIcon, Mark } from "./icons.js";
 import { navigation } from "./keys.js";
 import * as live from "./live.js";
-import { partsOf } from "./model.js";
+import { CodeSpans } from "./markdown.js";
+import { partsOf, shortTitle } from "./model.js";
 import { PermissionCell } from "./permission.js";
 import { choose, go } from "./route.js";
 import * as s from "./store.js";
 import { VirtualList } from "./virtual.js";
-import { whoText } from "./who.js";
+import { agentName, whoText } from "./who.js";
 
-const PANEL = 200;
+// How high rows are: in one line where all columns have room (see list.css), else in two.
+const rowHeight = (width) => (width > 1100 ? 32 : 44);
+// How high the frames below a row are: as many as there are, and some room to open one.
+const panelHeight = (count) => Math.min(320, 96 + 32 * count);
 const COLUMNS = ["", "Call", "Tool", "Agent", "Session", "Time", "Took", "Size", "Permission", "Findings"];
 
 export function Calls() {
@@ -51,7 +56,9 @@ export function Calls() {
   };
   const expanded = live.expanded.value;
   const isOpen = expanded >= 0 && expanded < count;
-  const panel = isOpen ? { after: expanded, height: PANEL, node: html`<${Expanded} row=${live.rowAt(expanded)} />` } : null;
+  const panel = isOpen
+    ? { after: expanded, height: panelHeight(live.frames.value?.call?.frames.length ?? 1), node: html`<${Expanded} row=${live.rowAt(expanded)} />` }
+    : null;
   const fresh = live.follow.value ? 0 : Math.max(0, count - live.left.value);
   return html`<div class="view calls">
     <${FilterBar} count=${live.total.value} total=${query.trim() ? s.state.value.total : null} wrong=${live.wrong.value} onExport=${save} />
@@ -59,7 +66,7 @@ export function Calls() {
       <section class="table" aria-label="Calls">
         <div class="head" aria-hidden="true">${COLUMNS.map((name) => html`<span>${name}</span>`)}</div>
         <${VirtualList}
-          id="calls" label="Calls" count=${count} place=${live.place.value} panel=${panel} follow=${live.follow.value}
+          id="calls" label="Calls" rowHeight=${rowHeight} count=${count} place=${live.place.value} panel=${panel} follow=${live.follow.value}
           onFollow=${live.setFollow} onSeen=${live.onSeen} empty=${html`<${Empty} query=${query} />`}
           of=${live.rowAt} row=${(n) => html`<${Row} row=${live.rowAt(n)} n=${n} pick=${pick} isOpen=${n === expanded} />`}
         />
@@ -92,12 +99,11 @@ function Row({ row, n, pick, isOpen }) {
   const running = live.isRunning(row);
   const count = live.judged.get(row.key);
   return html`<div class=${`row ${statusClass(row.status)}`} onClick=${() => pick(n)}>
-    <span class="mark" aria-label=${statusWord(row.status)} title=${oneLine([statusWord(row.status), row.reason].filter(Boolean).join(", "))}>
-      ${MARKS[row.status] ?? "·"}</span>
-    <span class="title">${row.parent ? "↳ " : ""}${oneLine(row.title || row.name || row.id)}</span>
-    <span class="c-kind">${ICONS[row.kind] ?? "∗"} ${oneLine(row.name || row.kind || "other", 60)}</span>
+    <${Mark} status=${row.status} label=${oneLine([statusWord(row.status), row.reason].filter(Boolean).join(", "))} />
+    <span class="title">${row.parent ? "↳ " : ""}<${CodeSpans} text=${oneLine(shortTitle(row, { sessions: { [row.session]: row.cwd } }))} /></span>
+    <span class="c-kind"><${KindIcon} kind=${row.kind} /> ${oneLine(row.name || row.kind || "other", 60)}</span>
     <span class="c-agent" title=${oneLine(whoText(row.who))}>
-      ${oneLine([live.users.size > 1 && row.who.user, row.who.agent].filter(Boolean).join(" · "), 60)}</span>
+      ${oneLine([live.users.size > 1 && row.who.user, agentName(row.who)].filter(Boolean).join(" · "), 60)}</span>
     <span class="c-session" title=${oneLine(row.session, 200)}>${oneLine(row.session, 80)}</span>
     <span class="c-at">${clock(row.at)}</span>
     <span class="c-took">${running ? html`<span class="busy">${statusWord(row.status)}</span>` : durationText(row.durationMs)}</span>
@@ -108,7 +114,7 @@ function Row({ row, n, pick, isOpen }) {
       ${row.repaired.length > 0 &&
       html`<span class="badge mended" title=${oneLine(`The tap repaired ${row.repaired.join(", ")}`)}>${row.repaired.length}</span>`}
       <span class="chevron" aria-hidden="true" title="Frames (o)"
-        onClick=${(event) => (event.stopPropagation(), (live.expanded.value = isOpen ? -1 : n))}>${isOpen ? "▾" : "▸"}</span>
+        onClick=${(event) => (event.stopPropagation(), (live.expanded.value = isOpen ? -1 : n))}><${Chevron} isOpen=${isOpen} /></span>
     </span>
   </div>`;
 }

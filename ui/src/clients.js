@@ -2,8 +2,9 @@
 import { html } from "htm/preact";
 import { Terminal } from "./ansi.js";
 import { Content, shown } from "./content.js";
-import { ICONS, MARKS, num, oneLine, plain, statusClass, statusWord, str } from "./format.js";
-import { Inline } from "./markdown.js";
+import { num, oneLine, plain, statusClass, statusWord, str } from "./format.js";
+import { KindIcon, Mark } from "./icons.js";
+import { CodeSpans, Inline } from "./markdown.js";
 
 export const CLIENTS = { callsheet: "All of it", zed: "Zed", jetbrains: "JetBrains", toad: "Toad", acpx: "acpx", plain: "Plain" };
 
@@ -20,16 +21,15 @@ export function ClientCard({ client, call }) {
   </div>`;
 }
 
-const mark = (call) =>
-  html`<span class=${`mark ${statusClass(call.status)}`} aria-label=${statusWord(call.status)}>${MARKS[call.status] ?? "○"}</span>`;
-const icon = (call) => html`<span class="kind" title=${oneLine(call.kind, 60) || "no kind"}>${ICONS[call.kind] ?? "⚒"}</span>`;
+const mark = (call) => html`<${Mark} status=${call.status} />`;
+const icon = (call) => html`<${KindIcon} kind=${call.kind} />`;
 const Card = ({ call, head, children }) => html`<div class=${`card ${statusClass(call.status)}`}><h4>${head}</h4>${children}</div>`;
 
 function Whole(call) {
   const notes = [];
   if (!call.kind) notes.push("It has no kind.");
   if (isEmpty(call.input)) notes.push("It has no input: nobody can see what was run.");
-  const title = shown(call.title, 500) || html`<i class="dim">no title</i>`;
+  const title = call.title ? html`<${CodeSpans} text=${shown(call.title, 500)} />` : html`<i class="dim">no title</i>`;
   const card = html`<${Card} call=${call} head=${html`${mark(call)} ${icon(call)} ${title}`}>
     <${Locations} call=${call} />
     <${Content} call=${call} />

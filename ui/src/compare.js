@@ -2,8 +2,10 @@
 import { html } from "htm/preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import * as api from "./api.js";
-import { MARKS, oneLine, plural, durationText, statusClass, statusWord } from "./format.js";
+import { oneLine, plural, durationText } from "./format.js";
+import { Mark } from "./icons.js";
 import { navigation } from "./keys.js";
+import { CodeSpans } from "./markdown.js";
 import { comparedRows, duration, shortTitle, withKeys } from "./model.js";
 import { go } from "./route.js";
 import { SessionField } from "./sessions.js";
@@ -72,9 +74,9 @@ function Side({ call, differs, session, trace }) {
   const names = [differs.includes("status") && "marked", differs.includes("title") && "retitled", differs[0]?.startsWith("only") && "only"];
   return html`<td class=${names.filter(Boolean).join(" ")}>
     <div>
-      <span class=${`mark ${statusClass(call.status)}`} aria-label=${statusWord(call.status)}>${MARKS[call.status] ?? "·"}</span>
+      <${Mark} status=${call.status} />
       <button class="pick" onClick=${() => go("session", { session, call: call.key })}>
-        ${oneLine(shortTitle(call, trace), 160)}</button>
+        <${CodeSpans} text=${oneLine(shortTitle(call, trace), 160)} /></button>
       ${call.reason && html`<span class="dim">${oneLine(call.reason, 40)}</span>`}
     </div>
   </td>`;

@@ -2,8 +2,10 @@
 import { html } from "htm/preact";
 import { Boundary } from "./boundary.js";
 import { CLIENTS, ClientCard } from "./clients.js";
-import { bytes, MARKS, oneLine, plain, plural, durationText, statusClass, statusWord } from "./format.js";
+import { bytes, oneLine, plain, plural, durationText, statusWord } from "./format.js";
 import { Frames } from "./frames.js";
+import { Mark } from "./icons.js";
+import { CodeSpans } from "./markdown.js";
 import { duration, repairedOf } from "./model.js";
 import { permissionText } from "./permission.js";
 import { setTab } from "./route.js";
@@ -31,8 +33,8 @@ export function CallDetail({ call, old, context, onClose, more }) {
       ${call.name && html`<button onClick=${() => copy(call)} title="Copy a command that runs the same call">Copy as command</button>`}
       <button class="close" aria-label="Close" title="Close (Escape)" onClick=${onClose}>×</button>
     </div>
-    <h2><span class=${`mark ${statusClass(call.status)}`} aria-label=${statusWord(call.status)}>${MARKS[call.status] ?? "○"}</span>
-      <span class="title"> ${plain(call.title.slice(0, 1000)) || html`<i class="dim">no title</i>`}</span></h2>
+    <h2><${Mark} status=${call.status} />
+      <span class="title"> ${call.title ? html`<${CodeSpans} text=${plain(call.title.slice(0, 1000))} />` : html`<i class="dim">no title</i>`}</span></h2>
     <${Facts} call=${call} context=${context} />
     <div class="tabs" role="tablist" aria-label="Detail">
       ${s.TABS.map((name, n) => html`<button

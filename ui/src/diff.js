@@ -29,7 +29,7 @@ export function diffRows(oldText, newText) {
   return rows;
 }
 
-// The rows in parts: what changed with some lines around it, and what may be folded.
+// The rows in parts: what changed, the lines around it, and what may be folded.
 function parts(rows) {
   const near = new Uint8Array(rows.length);
   rows.forEach((row, n) => {
@@ -38,8 +38,8 @@ function parts(rows) {
   const found = [];
   rows.forEach((row, n) => {
     const last = found.at(-1);
-    if (last && last.folded === !near[n]) last.rows.push(row);
-    else found.push({ folded: !near[n], rows: [row] });
+    if (last && last.folded === !near[n] && last.same === row.same) last.rows.push(row);
+    else found.push({ folded: !near[n], same: row.same, rows: [row] });
   });
   return found.map((part) => (part.rows.length < 4 ? { ...part, folded: false } : part));
 }
@@ -71,15 +71,28 @@ function Part({ part }) {
       <tr><td colspan="4"><button onClick=${() => show(true)}>⋯ ${part.rows.length} lines that did not change</button></td></tr>
     </tbody>`;
   }
-  return html`<tbody>
-    ${part.rows.map(
-      ({ left, right, same }) => html`<tr>
-        <td class="no">${left?.[0]}</td>
-        <td class=${side(left, same, "gone")}>${left?.[1]}</td>
-        <td class="no">${right?.[0]}</td>
-        <td class=${side(right, same, "new")}>${right?.[1]}</td>
-      </tr>`,
-    )}
+  return html`<tbody class=${part.same ? "same" : "changed"}>
+    ${part.rows.map(({ left, right, same }) => {
+      const [old, now] = same ? [left[1], right[1]] : marked(left?.[1], right?.[1]);
+      return html`<tr>
+        <td class=${`no ${side(left, same, "gone")}`}>${left?.[0]}</td>
+        <td class=${side(left, same, "gone")}>${old}</td>
+        <td class=${`no ${side(right, same, "new")}`}>${right?.[0]}</td>
+        <td class=${side(right, same, "new")}>${now}</td>
+      </tr>`;
+    })}
   </tbody>`;
 }
 const side = (cell, same, name) => (cell == null ? "gap" : same ? "" : name);
+
+// Two lines with what differs marked, if they have something in common.
+function marked(old, now) {
+  if (old == null || now == null) return [old, now];
+  const most = Math.min(old.length, now.length);
+  let [head, tail] = [0, 0];
+  while (head < most && old[head] === now[head]) head++;
+  while (tail < most - head && old.at(-1 - tail) === now.at(-1 - tail)) tail++;
+  if (!`${old.slice(0, head)}${old.slice(old.length - tail)}`.trim()) return [old, now];
+  const part = (text) => [text.slice(0, head), html`<mark>${text.slice(head, text.length - tail)}</mark>`, text.slice(text.length - tail)];
+  return [part(old), part(now)];
+}

@@ -28,7 +28,7 @@ export function bytes(count) {
 // More digits than 1 are for times that lie close together.
 export function durationText(ms, digits = 1) {
   if (num(ms) == null) return "";
-  if (digits > 1 && ms < 59_950) return ms < 999.5 ? `${ms.toFixed(digits - 1)} ms` : `${(ms / 1000).toFixed(digits)} s`;
+  if (digits > 1 && ms < 59_950) return ms < 999.5 ? `${+ms.toFixed(digits - 1)} ms` : `${(ms / 1000).toFixed(digits)} s`;
   if (ms < 999.5) return `${whole(ms)} ms`;
   if (ms / 1000 < 59.95) return `${tenth(ms / 1000)} s`;
   const seconds = whole(ms / 1000);
@@ -36,6 +36,15 @@ export function durationText(ms, digits = 1) {
   if (minutes < 60) return `${minutes} min ${two(seconds % 60)} s`;
   const hours = Math.floor(minutes / 60);
   return hours < 24 ? `${hours} h ${two(minutes % 60)} min` : `${Math.floor(hours / 24)} d ${two(hours % 24)} h`;
+}
+
+// An amount of money, as `callsheet.report.humanize` has it: `$2.00`, `$0.0032`, `1,204.50 EUR`.
+export function money(amount, currency) {
+  const places = amount >= 0.995 || amount.toFixed(4) === `${amount.toFixed(2)}00` ? 2 : 4;
+  const digits = { minimumFractionDigits: places, maximumFractionDigits: places };
+  const isTiny = amount > 0 && amount < 0.00005;
+  const number = isTiny ? amount.toExponential(1).replace(/e-(\d)$/, "e-0$1") : Number(amount.toFixed(places)).toLocaleString("en", digits);
+  return currency === "USD" ? `$${number}` : `${number} ${currency}`.trim();
 }
 
 export const plural = (count, noun, nouns) => `${count.toLocaleString("en")} ${count === 1 ? noun : (nouns ?? `${noun}s`)}`;
@@ -59,16 +68,9 @@ export const oneLine = (text, length = 300) => {
   return plain(whole.slice(0, length).replace(/\s+/g, " ").trim()) + (whole.length > length ? "…" : "");
 };
 
-// These tables are asked with words of agents: without a prototype they have no more than what is written here.
-export const MARKS = {
-  __proto__: null,
-  pending: "○", in_progress: "◐", waiting: "?", paused: "‖", completed: "✓", failed: "✗", cancelled: "⊘",
-};
-export const ICONS = {
-  __proto__: null,
-  read: "◫", edit: "✎", delete: "⌫", move: "→", search: "⌕", execute: "❯", think: "✻", fetch: "↓", switch_mode: "⇄",
-};
-export const STATUS_WORDS = { __proto__: null, in_progress: "running", waiting: "waits for an answer" };
+// Asked with words of agents: without a prototype it has no more than what is written here.
+const STATUS_WORDS = { __proto__: null, in_progress: "running", waiting: "waits for an answer" };
 export const statusWord = (status) => STATUS_WORDS[status] ?? (oneLine(status, 40) || "unknown");
 // A status as the name of a class: other words must not style the page.
-export const statusClass = (status) => (status in MARKS ? status : "other");
+const STATUSES = ["pending", "in_progress", "waiting", "paused", "completed", "failed", "cancelled"];
+export const statusClass = (status) => (STATUSES.includes(status) ? status : "other");

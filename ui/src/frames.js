@@ -6,21 +6,20 @@ import { Tree } from "./tree.js";
 export function Frames({ call, title, hasTimes = true }) {
   return html`<section class="frames">
     <h3>${title} <span class="dim">${plural(call.updates || call.frames.length, "update")}, ${bytes(call.size)}</span></h3>
-    ${call.frames.map((frame) => html`<${Frame} key=${frame.line} frame=${frame} hasTimes=${hasTimes} />`)}
+    ${call.frames.map((frame) => html`<${Frame} key=${frame.line} frame=${frame} since=${hasTimes && frame.time !== frame.line ? frame.time - call.announced : null} />`)}
     ${!call.frames.length && html`<p class="dim">None.</p>`}
     ${call.leftOut > 0 &&
     html`<p class="dim">${plural(call.leftOut, "frame")} in the middle ${call.leftOut === 1 ? "is" : "are"} not shown.</p>`}
   </section>`;
 }
 
-function Frame({ frame, hasTimes }) {
-  const isAnswer = frame.sender === "client";
+function Frame({ frame, since }) {
   return html`<details class="frame">
     <summary>
-      <span class=${isAnswer ? "from-client" : "from-agent"} title=${isAnswer ? "from the client" : "from the agent"}>
-        ${isAnswer ? "▸ client" : "◂ agent"}</span>
-      <span>${summary(frame.message)}</span>
-      <span class="dim">${hasTimes && frame.time !== frame.line ? `+${durationText(frame.time * 1000)}` : ""} line ${frame.line}</span>
+      <span class="no dim" title=${`line ${frame.line}`}>${frame.line}</span>
+      ${frame.sender === "client" && html`<span class="from-client">client</span>`}
+      <span class="what">${summary(frame.message)}</span>
+      <span class="dim">${since != null && `+${durationText(since * 1000)}`}</span>
     </summary>
     <${Tree} value=${frame.message} />
   </details>`;

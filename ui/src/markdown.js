@@ -36,6 +36,9 @@ export function Inline({ text, links = true }) {
   return html`<${"span"}>${parts}</span>`;
 }
 
+// A title: what stands between backticks is code, and everything else is as it is.
+export const CodeSpans = ({ text }) => text.split(/`([^`]+)`/).map((part, n) => (n % 2 ? html`<code>${part}</code>` : part));
+
 // Blocks: code fences, headings, lists, quotes and paragraphs. A fence that is not closed goes to the end.
 export function Markdown({ text }) {
   const blocks = [];

@@ -1,5 +1,5 @@
 // What is known of calls: their keys, how they looked at a moment, who approved them. Pure functions over a trace.
-import { list, num, str } from "./format.js";
+import { list, money, num, str } from "./format.js";
 import { aligned } from "./lcs.js";
 
 export const keyOf = (session, id, nth = 0) =>
@@ -115,16 +115,13 @@ export function planOf(turn, time) {
   return list(entries).map((entry) => ({ content: str(entry?.content ?? entry), status: str(entry?.status), priority: str(entry?.priority) }));
 }
 
-// An amount of money as people write it: `12.35`, `0.0088`.
-const amount = (value) => (Math.abs(value) >= 1 ? value.toFixed(2) : String(Number(value.toPrecision(2))));
-
 export const usageText = (usage) => {
   if (!usage) return "";
   const number = (value) => value.toLocaleString("en");
   const [tokens, size, cost] = [num(usage.used) ?? num(usage.totalTokens), num(usage.size), num(usage.cost?.amount)];
   return [
     tokens != null && `${number(tokens)}${size ? ` of ${number(size)}` : ""} tokens`,
-    cost != null && `${amount(cost)} ${str(usage.cost.currency)}`.trim(),
+    cost != null && money(cost, str(usage.cost.currency)),
   ].filter(Boolean).join(", ");
 };
 

@@ -1,7 +1,7 @@
 // Where things are on the timeline: times to places from 0 to 1, and calls to lanes.
 import { durationText } from "./format.js";
 
-const BREAK = 0.025; // the share of the width that idle time gets
+const BREAK = 0.018; // the share of the width that idle time gets
 
 // A scale on which idle time is short. Idle is what is longer than a fiftieth of the busy time.
 export function scaleOf(calls, turns, messages) {
@@ -47,6 +47,35 @@ function between(points, value, a, b) {
   }
   const [left, right] = [points[low], points[high]];
   return left[b] + ((value - left[a]) / (right[a] - left[a] || 1)) * (right[b] - left[b]);
+}
+
+const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400];
+const LABEL = 80; // the pixels that a label needs
+
+// Round times for the axis, where there is room for them: in each part between breaks, at least where that begins.
+export function ticksOf(scale, [from, to], width, hasTimes) {
+  const [first, last] = [scale.back(from), scale.back(to)];
+  const parts = [];
+  let start = first;
+  for (const gap of scale.breaks) {
+    if (gap.to <= first || gap.from >= last) continue;
+    if (gap.from > start) parts.push([start, gap.from]);
+    start = gap.to;
+  }
+  if (start < last) parts.push([start, last]);
+  const least = (parts.reduce((sum, [a, b]) => sum + b - a, 0) * LABEL * 1.4) / width;
+  const digit = 10 ** Math.floor(Math.log10(least || 1));
+  const round = [1, 2, 5, 10].find((one) => one * digit >= least) * digit;
+  const step = !hasTimes ? Math.max(1, round) : round < 1 ? round : (SECONDS.find((one) => one >= least) ?? round);
+  const place = (time) => ((scale.at(time) - from) / (to - from)) * width;
+  const ticks = [];
+  const add = (time) => place(time) <= width - LABEL / 2 && (!ticks.length || place(time) - place(ticks.at(-1)) >= LABEL) && ticks.push(time);
+  for (const [a, b] of parts) {
+    const n = Math.ceil((a - scale.begin) / step - 1e-9);
+    if (scale.begin + n * step >= b) add(a);
+    for (let k = n; scale.begin + k * step < b; k++) add(scale.begin + k * step);
+  }
+  return ticks;
 }
 
 // The labels of times on the axis, with as many digits as make neighbours differ; one that still repeats is left out.

@@ -4,9 +4,10 @@ import { saveAs } from "./api.js";
 import { Boundary } from "./boundary.js";
 import { CallDetail, List as FindingList } from "./detail.js";
 import { FilterBar } from "./filterbar.js";
-import { bytes, ICONS, MARKS, oneLine, plain, plural, durationText, statusClass, statusWord } from "./format.js";
+import { bytes, oneLine, plain, plural, durationText, statusClass, statusWord } from "./format.js";
+import { KindIcon, Mark, SaidMark } from "./icons.js";
 import { navigation } from "./keys.js";
-import { Markdown } from "./markdown.js";
+import { CodeSpans, Markdown } from "./markdown.js";
 import { brokenRules, duration, planOf, repairedOf, shortTitle, stopOf, usageText } from "./model.js";
 import { PermissionCell } from "./permission.js";
 import { choose, go } from "./route.js";
@@ -35,7 +36,7 @@ export function SessionView() {
     <main class=${item ? "with-detail" : ""}>
       <section class="table" aria-label="Calls">
         <${VirtualList}
-          id="story" label="Calls and messages" count=${items.length} place=${place}
+          id="story" label="Calls and messages" rowHeight=${() => 44} count=${items.length} place=${place}
           of=${(n) => items[n]} row=${(n) => html`<${Item} item=${items[n]} trace=${trace} />`}
           empty=${html`<p class="dim">${s.query.value ? "No call matches." : "Nothing has happened yet."}</p>`}
         />
@@ -53,7 +54,7 @@ function Head({ trace }) {
   const count = (one) => one.findings.length + one.calls.reduce((sum, call) => sum + call.findings.length, 0);
   const cwd = Object.values(trace.sessions)[0];
   const facts = [
-    trace.protocol ? `ACP ${trace.protocol}` : "ACP", whoText({ ...trace.who, agent: "" }), plural(trace.calls.length, "call"),
+    trace.protocol && `ACP ${trace.protocol}`, whoText({ ...trace.who, agent: "" }), plural(trace.calls.length, "call"),
     trace.turns.length > 0 && plural(trace.turns.length, "turn"), usageText(trace.usage),
   ].filter(Boolean);
   return html`<header class="session-head">
@@ -107,18 +108,16 @@ function TurnRow({ item }) {
     usageText(item.turn.usage),
   ];
   return html`<div class="note turn-row" onClick=${() => choose(item.key)}>
-    <span class="mark" aria-label="prompt">❝</span>
+    <${SaidMark} what="prompt" />
     <span class="title">${oneLine(item.turn.prompt) || html`<i>prompt without text</i>`}</span>
     <span class="facts">${facts.filter(Boolean).join(" · ")}</span>
   </div>`;
 }
 
 function MessageRow({ item }) {
-  const isThought = item.message.kind === "thought";
   return html`<div class=${`note ${item.message.kind}`} onClick=${() => choose(item.key)}>
-    <span class="mark" aria-label=${isThought ? "thought" : "message"}>${isThought ? "✻" : "❯"}</span>
+    <${SaidMark} what=${item.message.kind} />
     <span class="title">${oneLine(item.message.text) || html`<i>empty</i>`}</span>
-    <span class="facts">${isThought ? "thought" : "message"} of the agent · ${plural(item.message.text.length, "character")}</span>
   </div>`;
 }
 
@@ -134,9 +133,9 @@ function CallRow({ call, hasTimes }) {
   const mended = before || repairedOf(call).length;
   const told = before ? `${plural(before, "finding")} before, none after` : oneLine(`The tap repaired ${repairedOf(call).join(", ")}`, 200);
   return html`<div class=${`row two ${statusClass(call.status)} ${call.parent ? "child" : ""}`} onClick=${() => choose(call.key)}>
-    <span class="mark" aria-label=${statusWord(call.status)}>${MARKS[call.status] ?? "·"}</span>
-    <span class="title">${call.parent ? "↳ " : ""}${oneLine(shortTitle(call, s.trace.value))}</span>
-    <span class="facts">${ICONS[call.kind] ?? "∗"} ${oneLine(facts.join(" · "), 160)}</span>
+    <${Mark} status=${call.status} />
+    <span class="title">${call.parent ? "↳ " : ""}<${CodeSpans} text=${oneLine(shortTitle(call, s.trace.value))} /></span>
+    <span class="facts"><${KindIcon} kind=${call.kind} /> ${oneLine(facts.join(" · "), 160)}</span>
     <span class="c-asked"><${PermissionCell} call=${call} /></span>
     <span class="c-more">
       ${mended > 0 && !now && html`<span class="badge mended" title=${told}>${mended}</span>`}
@@ -168,11 +167,10 @@ function Detail({ item, trace }) {
     <div role="tabpanel" id="tabpanel" tabindex="0"><${Markdown} text=${item.message.text} /></div></article>`;
 }
 
-const PLAN = { __proto__: null, completed: "✓", in_progress: "◐", pending: "○" };
 const Plan = ({ entries }) =>
   entries.length > 0 &&
   html`<h3>Plan</h3><ol class="plan">${entries.map((entry) => html`<li class=${statusClass(entry.status)}>
-    <span class=${`mark ${statusClass(entry.status)}`} aria-label=${statusWord(entry.status)}>${PLAN[entry.status] ?? "○"}</span>
+    <${Mark} status=${entry.status} />
     ${` ${oneLine(entry.content, 500)}`}${entry.priority && html` <span class="dim">${oneLine(entry.priority, 20)}</span>`}</li>`)}</ol>`;
 
 // What is known of all of it, where nothing is chosen.
@@ -185,7 +183,7 @@ function Overview({ trace }) {
   return html`<div class="overview">
     ${calls.length > 0
       ? html`<h2>${plural(calls.length, "call")}</h2>
-          <ul class="counts">${[...counts].map(([status, list]) => html`<li><span class=${`mark ${statusClass(status)}`}>${MARKS[status] ?? "·"}</span>
+          <ul class="counts">${[...counts].map(([status, list]) => html`<li><${Mark} status=${status} />
             ${list.length} ${statusWord(status)}</li>`)}</ul>`
       : html`<h2>No calls</h2>
           <p class="dim">
@@ -193,7 +191,7 @@ function Overview({ trace }) {
           </p>`}
     ${turn && html`<${Plan} entries=${planOf(turn, s.moment.value)} />`}
     ${slow.length > 1 && html`<h3>Slowest</h3><ul class="slowest">${slow.map((call) => html`<li>
-      <button class="more" onClick=${() => choose(call.key)}>${oneLine(shortTitle(call, trace), 80)}</button>
+      <button class="more" onClick=${() => choose(call.key)}><${CodeSpans} text=${oneLine(shortTitle(call, trace), 80)} /></button>
       ${" "}<span class="dim">${durationText(duration(call))}</span></li>`)}</ul>`}
     <${Rules} trace=${trace} />
     ${wrong.length > 0 && html`<h3>Apart from calls</h3><${FindingList} findings=${wrong} />`}

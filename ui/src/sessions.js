@@ -5,14 +5,11 @@ import { clock, oneLine, plural } from "./format.js";
 import { navigation } from "./keys.js";
 import { go } from "./route.js";
 import * as s from "./store.js";
-import { whoText } from "./who.js";
+import { agentName, whoText } from "./who.js";
 
 const nameOf = (one) => oneLine(one.title || one.id, 160);
 
-const factsOf = (one) => {
-  const facts = [whoText(one.who) || "unknown", plural(one.calls, "call"), one.usage, clock(one.updatedAt), one.cwd];
-  return facts.filter(Boolean).map((text) => oneLine(text, 120)).join(" · ");
-};
+const joined = (...facts) => facts.filter(Boolean).map((text) => oneLine(text, 120)).join(" · ");
 
 export function Sessions() {
   useEffect(() => void s.moreSessions(true), [s.state.value.version]);
@@ -32,7 +29,9 @@ export function Sessions() {
         <input type="checkbox" aria-label=${`Mark ${nameOf(one)}`} checked=${marked.includes(one.id)} onChange=${() => toggle(one.id)} />
         <button class="pick" onClick=${() => go("session", { session: one.id })}>
           <span class="title">${nameOf(one)}</span>
-          <span class="facts">${factsOf(one)}</span>
+          <span class="amounts">${joined(plural(one.calls, "call"), one.usage)}</span>
+          <span class="facts">${joined(whoText(one.who) || "unknown", one.cwd)}</span>
+          <span class="facts when">${clock(one.updatedAt)}</span>
         </button>
       </li>`)}
     </ul>
@@ -49,7 +48,7 @@ export function SessionField({ label, value, onPick }) {
       <option value="">Choose a session</option>
       ${value && !known && html`<option value=${value}>${oneLine(value, 60)}</option>`}
       ${list.map((one) => html`<option value=${one.id}>
-        ${[oneLine(one.agent, 40), oneLine(nameOf(one), 60), plural(one.calls, "call"), clock(one.updatedAt)].filter(Boolean).join(" · ")}</option>`)}
+        ${[oneLine(agentName(one.who), 40), oneLine(nameOf(one), 60), plural(one.calls, "call"), clock(one.updatedAt)].filter(Boolean).join(" · ")}</option>`)}
     </select>
   </label>`;
 }

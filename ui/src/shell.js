@@ -5,6 +5,7 @@ import { Boundary } from "./boundary.js";
 import { Calls } from "./calls.js";
 import { Compare } from "./compare.js";
 import { clock, oneLine } from "./format.js";
+import { Brand } from "./icons.js";
 import { showHelp } from "./keys.js";
 import { go } from "./route.js";
 import { SessionView } from "./session.js";
@@ -18,7 +19,7 @@ export function Shell() {
   const view = s.view.value;
   const here = view === "session" ? "sessions" : view;
   return html`<nav class="top" aria-label="Inspector">
-      <span class="brand" aria-hidden="true">▤</span><b class="brand">Callsheet</b>
+      <span class="brand"><${Brand} /></span><b class="brand">Callsheet</b>
       ${[["calls", "Calls"], ["sessions", "Sessions"], ["compare", "Compare"]].map(([name, label]) => html`<button
         class="place" aria-current=${here === name ? "page" : null} onClick=${() => go(name)}>${label}</button>`)}
       <span class="grow"></span>

@@ -4,7 +4,7 @@ import { useMemo, useRef, useLayoutEffect, useState } from "preact/hooks";
 import { oneLine, durationText, statusClass, statusWord } from "./format.js";
 import { shortTitle } from "./model.js";
 import { choose } from "./route.js";
-import { axisLabels, laneGroups, scaleOf } from "./scale.js";
+import { axisLabels, laneGroups, scaleOf, ticksOf } from "./scale.js";
 import { Scrubber } from "./scrubber.js";
 import * as s from "./store.js";
 
@@ -110,10 +110,9 @@ export function Timeline() {
 }
 
 function Axis({ scale, part, width, height, hasTimes }) {
-  const count = Math.max(2, Math.floor(width / 130));
-  const times = Array.from({ length: count }, (_, n) => scale.back(part[0] + (n / count) * (part[1] - part[0])));
+  const times = ticksOf(scale, part, width, hasTimes);
   return axisLabels(times, scale.begin, hasTimes).map((label, n) => {
-    const left = (n / count) * width;
+    const left = ((scale.at(times[n]) - part[0]) / (part[1] - part[0])) * width;
     return html`<g key=${n}>
       <line class="tick" x1=${left} x2=${left} y1="0" y2=${height} />
       <text class="when" x=${left + 4} y="12">${label}</text>
@@ -145,7 +144,7 @@ function Group({ group, x, width, end, now, listed, statuses }) {
       if (to < -20 || from > width + 20) return null;
       const left = Math.max(-10, from);
       const wide = Math.max(3, Math.min(width + 10, to) - left);
-      const title = oneLine(shortTitle(call, s.trace.value), 120);
+      const title = oneLine(shortTitle(call, s.trace.value), 120).replaceAll("`", "");
       const status = statuses.get(call.key) ?? call.status;
       const letters = Math.floor((wide - 8) / LETTER);
       const names = ["bar", statusClass(status), call.key === s.chosen.value && "on", !listed.has(call.key) && "off"].filter(Boolean).join(" ");

@@ -3,36 +3,47 @@ import { html } from "htm/preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Boundary } from "./boundary.js";
 
-export const ROW = 44;
 const SPARE = 8; // rows drawn above and below what is seen
 
-// Where a row is. `panel` is what stands open below one of the rows: `{after, height, node}`.
-const topOf = (n, panel) => n * ROW + (panel && n > panel.after ? panel.height : 0);
-const rowAt = (y, panel) => {
-  if (!panel || y < (panel.after + 1) * ROW) return Math.floor(y / ROW);
-  return Math.max(panel.after, Math.floor((y - panel.height) / ROW));
+// Where a row is, of rows that are so high. `panel` is what stands open below one of them: `{after, height, node}`.
+const topOf = (n, high, panel) => n * high + (panel && n > panel.after ? panel.height : 0);
+const rowAt = (y, high, panel) => {
+  if (!panel || y < (panel.after + 1) * high) return Math.floor(y / high);
+  return Math.max(panel.after, Math.floor((y - panel.height) / high));
 };
 
 /* Args:
      id, label: the list's name in the document, and for screen readers
      count: how many rows there are
+     rowHeight(width): how high each is, in pixels, where the list is so wide
      row(n): draws a row; of(n): what is in it
      place: the row that is chosen, or -1
      follow: whether the newest row stays in sight; onFollow is told when the reader leaves or reaches the bottom
      onSeen(first, last): called with the rows that are drawn */
-export function VirtualList({ id, label, count, row, of, place, panel, follow = false, onFollow, onSeen, empty }) {
+export function VirtualList({ id, label, count, rowHeight, row, of, place, panel, follow = false, onFollow, onSeen, empty }) {
   const box = useRef(null);
   const [top, setTop] = useState(0);
-  const [height, setHeight] = useState(600);
-  const total = count * ROW + (panel?.height ?? 0);
-  const first = Math.max(0, rowAt(top, panel) - SPARE);
-  const last = Math.min(count, rowAt(top + height, panel) + SPARE + 1);
+  const [{ height, high }, setSize] = useState({ height: 600, high: rowHeight(innerWidth) });
+  const total = count * high + (panel?.height ?? 0);
+  const first = Math.max(0, rowAt(top, high, panel) - SPARE);
+  const last = Math.min(count, rowAt(top + height, high, panel) + SPARE + 1);
 
   useLayoutEffect(() => {
-    const watch = new ResizeObserver(() => setHeight(box.current.clientHeight));
+    const measure = () => setSize({ height: box.current.clientHeight, high: rowHeight(box.current.offsetWidth) });
+    const watch = new ResizeObserver(measure);
     watch.observe(box.current);
+    measure();
     return () => watch.disconnect();
   }, []);
+  // When rows get another height, the chosen one, or the first that is seen, stays where it is.
+  const before = useRef(high);
+  useLayoutEffect(() => {
+    const list = box.current;
+    const first = rowAt(list.scrollTop, before.current, panel);
+    const isSeen = place >= first && place <= rowAt(list.scrollTop + height, before.current, panel);
+    list.scrollTop += topOf(isSeen ? place : first, high, panel) - topOf(isSeen ? place : first, before.current, panel);
+    before.current = high;
+  }, [high]);
   useLayoutEffect(() => {
     const list = box.current;
     if (follow) list.scrollTop = total;
@@ -41,10 +52,10 @@ export function VirtualList({ id, label, count, row, of, place, panel, follow = 
   useLayoutEffect(() => {
     const list = box.current;
     if (place < 0 || place >= count) return;
-    const [from, to] = [topOf(place, panel), topOf(place, panel) + ROW];
+    const [from, to] = [topOf(place, high, panel), topOf(place, high, panel) + high];
     if (from < list.scrollTop) list.scrollTop = from;
     else if (to > list.scrollTop + list.clientHeight) list.scrollTop = to - list.clientHeight;
-  }, [place]);
+  }, [place, high]);
   useEffect(() => onSeen?.(first, last), [first, last, count]);
 
   const scrolled = (event) => {
@@ -56,16 +67,16 @@ export function VirtualList({ id, label, count, row, of, place, panel, follow = 
   for (let n = first; n < last; n++) {
     drawn.push(html`<div
       key=${n} id=${`${id}-${n}`} class="slot" role="option" aria-selected=${n === place}
-      aria-setsize=${count} aria-posinset=${n + 1} style=${{ transform: `translateY(${topOf(n, panel)}px)` }}
+      aria-setsize=${count} aria-posinset=${n + 1} style=${{ transform: `translateY(${topOf(n, high, panel)}px)` }}
     ><${Boundary} of=${of(n)}>${row(n)}<//></div>`);
   }
-  return html`<div class="list" ref=${box} onScroll=${scrolled}>
+  return html`<div class="list" ref=${box} onScroll=${scrolled} style=${{ "--row": `${high}px` }}>
     <div
       class="rows" id=${id} role="listbox" tabindex="0" aria-label=${label} style=${{ height: `${total}px` }}
       aria-activedescendant=${place >= first && place < last ? `${id}-${place}` : null}
     >${drawn}</div>
     ${panel && panel.after < count &&
-    html`<div class="panel" role="region" aria-label="Frames" style=${{ top: `${(panel.after + 1) * ROW}px`, height: `${panel.height}px` }}>
+    html`<div class="panel" role="region" aria-label="Frames" style=${{ top: `${(panel.after + 1) * high}px`, height: `${panel.height}px` }}>
       <${Boundary} of=${panel.after}>${panel.node}<//>
     </div>`}
     ${!count && html`<div class="empty">${empty}</div>`}

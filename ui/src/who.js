@@ -8,6 +8,9 @@ export const SOURCES = {
 // Who made a call of a trace: somebody else may go on with a session.
 export const whoOf = (call, trace) => call.who ?? trace?.who ?? {};
 
+// An agent's name without the scope of its package.
+export const agentName = (who) => who.agent.replace(/^@[^/\s]+\//, "");
+
 const joined = (between, ...parts) => parts.filter(Boolean).join(between);
 
 // All of it in a line, as `Origin.text` has it; empty if nothing is known.

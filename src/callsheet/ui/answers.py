@@ -30,7 +30,7 @@ def export_lines(store: Store, calls: Sequence[StoredCall]) -> bytes:
     return b"".join(msgspec.json.encode(one) + b"\n" for one in made)
 
 
-def row_of(head: Head, origin: Origin) -> dict[str, Any]:
+def row_of(head: Head, origin: Origin, cwd: str) -> dict[str, Any]:
     """Return a call as the list shows it."""
     try:
         marks = marks_of(msgspec.json.decode(head.marks or "{}", type=dict[str, Any]))
@@ -38,6 +38,7 @@ def row_of(head: Head, origin: Origin) -> dict[str, Any]:
         marks = {}
     return {
         "session": head.session_id,
+        "cwd": cwd,
         "id": head.call_id,
         "at": head.at,
         "status": head.status,

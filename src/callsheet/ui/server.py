@@ -126,7 +126,11 @@ class Inspector:
             version = store.version()
             found = store.window(query, offset, max(0, min(limit, MOST_ROWS)))
             origins = store.origins(head.origin for head in found.heads)
-            calls = [row_of(head, origins.get(head.origin, UNKNOWN)) for head in found.heads]
+            cwds = store.directories(head.session_id for head in found.heads)
+            calls = [
+                row_of(head, origins.get(head.origin, UNKNOWN), cwds[head.session_id])
+                for head in found.heads
+            ]
             return {
                 "version": version,
                 "total": found.total,

@@ -83,8 +83,11 @@ def test_a_call_shows_before_and_after_its_diff_its_data_its_frames_and_findings
     page.locator(".row", has_text="Editing src/app.py").click()
     expect(page.locator(".sides h4").nth(0)).to_contain_text("StrReplaceFile: src/app.py")
     expect(page.locator(".sides h4").nth(1)).to_contain_text("Editing src/app.py")
-    expect(page.locator(".diff .gone").first).to_contain_text('return "hello"')
-    expect(page.locator(".diff .new").first).to_contain_text('return "hello, world"')
+    expect(page.locator(".diff .gone:not(.no)").first).to_contain_text('return "hello"')
+    expect(page.locator(".diff .new:not(.no)").first).to_contain_text('return "hello, world"')
+    expect(page.locator(".diff mark").last).to_have_text(", world")
+    old, new = (page.locator(f".diff td.{name}:not(.no)").first for name in ("gone", "new"))
+    assert old.bounding_box()["y"] < new.bounding_box()["y"], "one above the other: it is narrow"
     expect(page.locator(".timing")).to_contain_text("allowed (Approve once)")
     page.get_by_role("tab", name="Data").click()
     expect(page.get_by_role("tabpanel")).to_contain_text("path: ")
@@ -191,7 +194,7 @@ def test_the_timeline_has_a_bar_for_each_call_zooms_and_replays(kimi: Path, offl
     page.get_by_label("Replay to a moment").fill("300")
     count = page.locator(".row").count()
     assert 0 < count < 11
-    expect(page.locator(".row").last.locator(".mark")).not_to_have_attribute(
+    expect(page.locator(".row").last.locator("> .mark")).not_to_have_attribute(
         "aria-label", "completed"
     )
     assert bars.count() == count

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import asdict, replace
 
 from callsheet.history.rows import SOURCES, UNKNOWN, Origin
-from callsheet.report.humanize import bytes_text, duration_text
+from callsheet.report.humanize import bytes_text, duration_text, money_text
 from callsheet.ui.trace import who
 from tests.support import ROOT
 
@@ -24,8 +24,8 @@ print(({ calls, examples, now }) => examples.map(({ filter }) => {
 }));
 """
 AMOUNTS = """
-import { bytes, durationText } from "./format.js";
-print((amounts) => amounts.map((amount) => [bytes(amount), durationText(amount)]));
+import { bytes, durationText, money } from "./format.js";
+print((amounts) => amounts.map((n) => [bytes(n), durationText(n), money(n / 1e5, "USD"), money(n, "EUR")]));
 """
 WHO = """
 import { whoText } from "./who.js";
@@ -35,10 +35,6 @@ TITLES = """
 import { shortTitle } from "./model.js";
 print((examples) => examples.map(([title, cwd]) => shortTitle({ title, session: "s" }, { sessions: { s: cwd } })));
 """
-COSTS = """
-import { usageText } from "./model.js";
-print((costs) => costs.map((amount) => usageText({ cost: { amount, currency: "USD" } })));
-"""
 COMPARED = """
 import { comparedRows } from "./model.js";
 const id = (call) => call?.id ?? null;
@@ -47,6 +43,13 @@ print(([a, b]) => comparedRows(a, b).map(({ left, right, differs }) => [id(left)
 AXIS = """
 import { axisLabels } from "./scale.js";
 print((examples) => examples.map(([times, hasTimes]) => axisLabels(times, 0, hasTimes)));
+"""
+TICKS = """
+import { scaleOf, ticksOf } from "./scale.js";
+print((examples) => examples.map(([spans, part, hasTimes]) => {
+  const scale = scaleOf(spans.map(([announced, ended]) => ({ announced, ended })), [], []);
+  return ticksOf(scale, part, 1000, hasTimes).map((time) => Math.round((time - scale.begin) * 1000) / 1000);
+}));
 """
 RULES = """
 import { brokenRules } from "./model.js";
@@ -113,7 +116,11 @@ def test_the_page_filters_as_the_history_does() -> None:
 def test_the_page_writes_amounts_as_the_terminal_does() -> None:
     amounts = [n / 4 for n in range(4000)] + [999.4, 999.5, 1000, 1049, 1250, 1750, 9949, 9950]
     amounts += [10**k * n for k in range(3, 10) for n in (1, 2.25, 5.995, 9.96)]
-    expected = [[bytes_text(n), duration_text(n)] for n in amounts]
+    amounts += [0, 0.1, 4.9, 99_449, 99_500, 1_234_567_890]
+    expected = [
+        [bytes_text(n), duration_text(n), money_text(n / 1e5, "USD"), money_text(n, "EUR")]
+        for n in amounts
+    ]
     assert run_script(AMOUNTS, amounts) == expected
 
 
@@ -137,6 +144,23 @@ def test_neighbours_on_the_axis_of_time_differ() -> None:
     labels = run_script(AXIS, [[times, has_times] for times, has_times, _ in examples.values()])
     assert dict(zip(examples, labels, strict=True)) == {
         name: expected for name, (_, _, expected) in examples.items()
+    }
+
+
+def test_the_axis_of_time_has_round_times_where_there_is_room() -> None:
+    whole, day = [0, 1], 86_400
+    examples = {
+        "one part": ([[5, 6]], whole, True, [0, 0.2, 0.4, 0.6, 0.8]),
+        "a part of it": ([[5, 6]], [0.5, 0.6], True, [0.5, 0.52, 0.54, 0.56, 0.58]),
+        "minutes": ([[0, 200]], whole, True, [0, 30, 60, 90, 120, 150, 180]),
+        "around a break of days": ([[0, 1], [9 * day, 9 * day + 1]], whole, True,
+                                   [0, 0.5, 9 * day, 9 * day + 0.5]),
+        "lines": ([[1, 4]], whole, False, [0, 1, 2]),
+        "an instant": ([[1, 1]], whole, True, [0, 0.2, 0.4, 0.6, 0.8]),
+    }  # fmt: skip
+    ticks = run_script(TICKS, [one[:3] for one in examples.values()])
+    assert dict(zip(examples, ticks, strict=True)) == {
+        name: expected for name, (*_, expected) in examples.items()
     }
 
 
@@ -174,11 +198,6 @@ def test_calls_of_two_agents_are_aligned_by_tool_and_title_then_tool_then_kind()
         ["Oddone", None, ["only left"]],
         [None, "Oddtwo", ["only right"]],
     ]
-
-
-def test_costs_have_the_digits_that_count() -> None:
-    costs = {0: "0 USD", 0.008800000000000002: "0.0088 USD", 0.5: "0.5 USD", 12.3456: "12.35 USD"}
-    assert run_script(COSTS, list(costs)) == list(costs.values())
 
 
 def test_all_broken_rules_are_listed_the_worst_first() -> None:

@@ -162,7 +162,7 @@ def test_calls_come_in_windows_oldest_first(ui: InspectorProcess) -> None:
     assert (last["total"], last["offset"], len(last["calls"])) == (11, 9, 2)
     row = last["calls"][-1]
     assert row == {
-        "session": "s1", "id": "call_s1_10", "at": 1750000010.0, "status": "failed", "reason": "denied",
+        "session": "s1", "cwd": "/code", "id": "call_s1_10", "at": 1750000010.0, "status": "failed", "reason": "denied",
         "title": "Running make 10", "name": "bash", "kind": "execute", "durationMs": 10.0,
         "size": row["size"], "who": NOBODY, "parent": "call_s1_0", "repaired": ["title"],
         "permission": {"by": "user"},
