@@ -119,7 +119,8 @@ def test_a_language_that_we_do_not_have_is_english() -> None:
 
 
 @linux
-def test_a_signal_ends_both_agents_and_removes_the_directory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("started", [1, 2, 3, 4])
+def test_a_signal_ends_both_agents_and_removes_the_directory(started: int, tmp_path: Path) -> None:
     token = new_token()
     env = {**os.environ, "CALLSHEET_TEST_TOKEN": token, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(
@@ -127,7 +128,7 @@ def test_a_signal_ends_both_agents_and_removes_the_directory(tmp_path: Path) -> 
     ) as child:
         assert child.stderr is not None
         until = time.monotonic() + 20
-        while len(with_token(token, but=child.pid)) < 2 and time.monotonic() < until:
+        while len(with_token(token, but=child.pid)) < started and time.monotonic() < until:
             time.sleep(0.01)
         child.send_signal(signal.SIGINT)
         assert child.stderr.read() == b""

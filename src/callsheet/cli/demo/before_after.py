@@ -10,10 +10,9 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 from rich.columns import Columns
@@ -211,15 +210,13 @@ class BeforeAfter:
     async def show(self) -> int:
         """Play both runs, show them, and return how many findings the tapped one has."""
         self.show_intro()
-        playing = asyncio.gather(*(run.play() for run in self.runs))
         try:
-            if self._is_live:
-                await self._draw(playing)
-            await playing
-        finally:
-            playing.cancel()
-            with suppress(asyncio.CancelledError):  # both agents have ended when it returns
-                await playing
+            async with asyncio.TaskGroup() as playing:  # at its end, both agents have ended
+                tasks = [playing.create_task(run.play()) for run in self.runs]
+                if self._is_live:
+                    await self._draw(tasks)
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
         return self.show_result()
 
     def show_intro(self) -> None:
@@ -237,11 +234,11 @@ class BeforeAfter:
         self._console.print(Text(f"\n{self._phrase('demo_next')}"), Text(step, "bold cyan"))
         return scores[1][1]
 
-    async def _draw(self, playing: asyncio.Future[Any]) -> None:
+    async def _draw(self, playing: list[asyncio.Task[None]]) -> None:
         """Draw the cards until both runs are over."""
         elapsed = 0.0
         with Live(console=self._console, auto_refresh=False, transient=True) as live:
-            while not playing.done():
+            while not all(task.done() for task in playing):
                 live.update(self._columns(elapsed), refresh=True)
                 await asyncio.sleep(TICK)
                 elapsed += TICK
