@@ -28,7 +28,7 @@ _CHANGING = re.compile(
 
 
 class BadBaseline(ValueError):
-    """The file is no baseline. The message explains why."""
+    """The file is not a baseline. The message explains why."""
 
 
 class _BaselineFile(msgspec.Struct, kw_only=True):
@@ -52,7 +52,7 @@ class Baseline:
         try:
             file = msgspec.json.decode(data, type=_BaselineFile)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-            raise BadBaseline(f"it is no baseline ({exc})") from None
+            raise BadBaseline(f"it is not a baseline ({exc})") from None
         if file.version != VERSION:
             raise BadBaseline(f"it is a baseline of version {file.version}, not {VERSION}")
         return cls(file.findings)

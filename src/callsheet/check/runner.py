@@ -160,7 +160,7 @@ def _at(path: str, stdin: BinaryIO) -> Iterator[Found]:
     found = list(_below(Path(path)))
     if not any(isinstance(one, RecordingSource) for one in found):
         endings = ", ".join(f"*{ending}" for ending in ENDINGS)
-        yield SourceProblem(path, f"there is no recording in it ({endings})")
+        yield SourceProblem(path, f"there are no recordings in it ({endings})")
     yield from found
 
 

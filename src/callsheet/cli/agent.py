@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     type=click.Choice(PERMISSIONS),
     default="ask",
     show_default=True,
-    help="What happens to calls that change or run something. An editor can choose anew.",
+    help="What happens to calls that change or run something. The editor can change it.",
 )
 @history_option
 @locale_option
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @hosts_option
 @budget_option
 @click.option(
-    "--handler", metavar="MODULE:CLASS", help="A handler of your own; FILE.py:CLASS is fine, too."
+    "--handler", metavar="MODULE:CLASS", help="Your own handler, as MODULE:CLASS or FILE.py:CLASS."
 )
 def command(
     protocol: str,

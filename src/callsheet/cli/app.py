@@ -22,11 +22,11 @@ GROUPS = {
     "Try it": {
         "demo": ("demo:command", "Watch a poor agent become a good one, in less than ten seconds."),
         "setup": ("setup:command", "Print or write the settings for your editor."),
-        "doctor": ("doctor:command", "Say what is installed, found, wrong."),
+        "doctor": ("doctor:command", "Show what is installed, found and wrong."),
     },
     "In your editor": {
-        "tap": ("tap:tap", "Stand in front of any agent: complete, slim and safe reports."),
-        "record": ("tap:record", "Run any agent and record its traffic, every byte untouched."),
+        "tap": ("tap:tap", "Run any agent with complete, compact and safe reports."),
+        "record": ("tap:record", "Run any agent and record its traffic, every byte unchanged."),
         "agent": ("agent:command", "Serve an editor that speaks ACP, on stdin and stdout."),
     },
     "Look at calls": {
@@ -35,16 +35,16 @@ GROUPS = {
             "Look at a recording or a session: on the terminal, or as one page.",
         ),
         "ui": ("ui:command", "Look at all calls in a web browser, live."),
-        "history": ("history:command", "List the calls that were made, and look after them."),
-        "collect": ("collect:command", "Write what a fleet of machines reports into one store."),
-        "show": ("show:command", "Show all that is known of one call."),
+        "history": ("history:command", "List, search, count, export and prune the stored calls."),
+        "collect": ("collect:command", "Collect the calls of many machines in one store."),
+        "show": ("show:command", "Show everything known about one call."),
         "replay": ("replay:command", "Replay a session, as an editor would have received it."),
         "check": ("check:command", "Find what is wrong with a recording of tool calls."),
         "repair": ("tap:repair", "Write a recording as the tap would have shown it."),
     },
     "Write tools": {
         "call": ("call:command", "Run one tool and show what it does."),
-        "tools": ("tools:command", "List the tools: what they do and what they take."),
+        "tools": ("tools:command", "List the tools, what they do and their arguments."),
         "lint": ("lint:command", "Find tools that break the result standard."),
     },
 }

@@ -32,7 +32,12 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("name", metavar="TOOL")
 @click.argument("pairs", metavar="[KEY=VALUE]...", nargs=-1)
-@click.option("--json", "json_text", metavar="{…}", help="Arguments as a JSON object; - reads it.")
+@click.option(
+    "--json",
+    "json_text",
+    metavar="{…}",
+    help="Arguments as a JSON object; - reads them from stdin.",
+)
 @format_option(
     "pretty acp result",
     "pretty: for people. acp: the session/update lines. result: the ToolResult as JSON.",
@@ -44,7 +49,7 @@ if TYPE_CHECKING:
     "--cwd",
     type=click.Path(exists=True, file_okay=False),
     default=".",
-    help="The directory to work in. What is outside is refused.",
+    help="The directory to work in. Paths outside it are refused.",
 )
 @click.option(
     "--timeout",
@@ -72,14 +77,14 @@ def command(
 ) -> int:
     """Run one tool and show what it does.
 
-    A VALUE is JSON where that is what the tool asks for (limit=5, ignore_case=true, env='{"A":"1"}'),
-    else text. KEY=VALUE wins over --json. `callsheet tools` lists the tools and their arguments.
+    A VALUE is read as JSON where the tool expects it (limit=5, ignore_case=true, env='{"A":"1"}'), else as
+    text. KEY=VALUE overrides --json. `callsheet tools` lists the tools and their arguments.
 
-    You type it, so you permit it, inside of --cwd. What is shown has secrets taken out;
-    --format result has just what the tool returned.
+    Nothing is asked: what you type is allowed, inside --cwd. Secrets are redacted in what is shown;
+    --format result prints exactly what the tool returned.
 
     \b
-    Exit codes: 0 ok, 1 the tool failed (or was stopped, because nobody reads its output any more),
+    Exit codes: 0 ok, 1 the tool failed (or was stopped because its output was closed),
     2 bad usage, 130 interrupted.
     """
     tools, registry = load_tools(tools_file)
@@ -158,9 +163,9 @@ def arguments_from(
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals or not key:
-            raise click.UsageError(f"{pair!r} is no argument; expected key=value")
+            raise click.UsageError(f"{pair!r} is not an argument; expected key=value")
         if key in found:
-            raise click.UsageError(f"{key} is there twice")
+            raise click.UsageError(f"{key} is given twice")
         found[key] = value_of(text, key, schema or {})
     return {**given, **found}
 

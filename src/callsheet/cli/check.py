@@ -73,7 +73,7 @@ _USES = {2: "second use", 3: "third use"}
     "clients",
     multiple=True,
     type=click.Choice(CLIENTS),
-    help="Also find what this client would show wrongly. May be repeated.",
+    help="Also find what this client would display wrongly. May be repeated.",
 )
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text")
 @click.option("--select", "chosen", multiple=True, metavar="RULE,…", help="Only these rules.")
@@ -83,9 +83,9 @@ _USES = {2: "second use", 3: "third use"}
     "least",
     type=click.Choice(SEVERITIES),
     default="advice",
-    help="The least that is shown, and counts for the exit code.",
+    help="The lowest severity that is shown and counts for the exit code.",
 )
-@click.option("--all", "show_all", is_flag=True, help="Write out what repeats, too.")
+@click.option("--all", "show_all", is_flag=True, help="Also write out repeated findings.")
 @click.option(
     "--card",
     type=click.Choice(["text", "markdown"]),
@@ -93,8 +93,8 @@ _USES = {2: "second use", 3: "third use"}
     flag_value="text",
     help="Show the score card only: as text, which is the default, or for a README.",
 )
-@click.option("--baseline", metavar="FILE", help="Show only what is not known by this file.")
-@click.option("--update-baseline", is_flag=True, help="Write what is found into that file.")
+@click.option("--baseline", metavar="FILE", help="Show only findings that are not in this file.")
+@click.option("--update-baseline", is_flag=True, help="Write the findings into that file.")
 @click.option(
     "--explain",
     "explaining",
@@ -116,11 +116,11 @@ def command(
     explaining: str | None,
     listing: bool,
 ) -> int:
-    """Find what is wrong with recordings of tool calls, from what was recorded alone.
+    """Find what is wrong with recordings of tool calls, from the recording alone.
 
     A RECORDING is a file, a directory with *.jsonl, *.ndjson and *.log files, or - for standard input.
     A RULE is an id (lifecycle/after-the-end) or a category (lifecycle). Exits with 0 if nothing is
-    found, 1 if something is, and 2 if something can't be read or was asked for wrongly.
+    found, 1 if something is, and 2 if something can't be read or the usage is wrong.
     """
     try:
         if explaining is not None:
@@ -184,7 +184,7 @@ def _settle(outcome: CheckOutcome, known: Baseline, path: str, update: bool) -> 
             gone = plural(sum(one.calls for one in outcome.gone), "known finding")
             click.echo(
                 f"callsheet: {gone} of {visible(path)} can't be found any more; "
-                "--update-baseline forgets them",
+                "--update-baseline removes them",
                 err=True,
             )
             for one in outcome.gone[:10]:
@@ -195,7 +195,7 @@ def _settle(outcome: CheckOutcome, known: Baseline, path: str, update: bool) -> 
     except OSError as exc:
         raise click.UsageError(f"{path}: {why(exc)}") from None
     found = plural(outcome.findings + outcome.known, "finding")
-    click.echo(f"callsheet: {visible(path)} knows {found} now", err=True)
+    click.echo(f"callsheet: {visible(path)} now has {found}", err=True)
     return 2 if outcome.problems else 0
 
 
@@ -269,7 +269,7 @@ class TextWriter(FindingWriter):
         facts = [visible(shown(recording.agent))] if recording.agent else []
         facts += [f"ACP {recording.protocol}"] if recording.protocol is not None else []
         facts.append(plural(recording.calls, "call"))
-        facts += ["cut off in its last line"] if recording.is_cut else []
+        facts += ["cut off in the last line"] if recording.is_cut else []
         self._page.line((visible(recording.path), "bold"), (f"  {', '.join(facts)}", "dim"))
         written = [*self._groups.values(), *self._advice.values()]
         excerpts = _lines_of(recording.path, {one.line for its in written for one in its})

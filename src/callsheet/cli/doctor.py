@@ -53,7 +53,7 @@ class Fact(NamedTuple):
 
 @click.command("doctor")
 def command() -> int:
-    """Say what is installed, where history and settings are, which agents and editors are found.
+    """Show what is installed, where history and settings are, and which agents and editors were found.
 
     \b
     Exit codes: 0 nothing is wrong, 1 something is.
@@ -102,7 +102,9 @@ def _settings() -> Iterator[Fact]:
         tap_settings()
         use_rules()
         place = user_file() if found is None else found.path
-        yield Fact("ok", "settings", str(place) + ("" if found else " (none: the defaults hold)"))
+        yield Fact(
+            "ok", "settings", str(place) + ("" if found else " (no such file: the defaults apply)")
+        )
     except (CallsheetError, RuntimeError) as exc:
         yield Fact("wrong", "settings", str(exc))
 
@@ -116,7 +118,7 @@ def _history() -> Iterator[Fact]:
     try:
         url, _ = history_settings()
         if url is None:
-            yield Fact("note", "history", "off: no call is kept")
+            yield Fact("note", "history", "off: calls are not stored")
             return
         if is_fleet(url):
             fleet = store_at(url)
@@ -124,7 +126,7 @@ def _history() -> Iterator[Fact]:
                 fleet.open()
             finally:
                 fleet.close()
-            yield Fact("ok", "history", f"{fleet.url}: published, for a collector to store")
+            yield Fact("ok", "history", f"{fleet.url}: calls are published for a collector")
             return
         with opened(None) as store:
             stats = store.stats(Query())
@@ -143,9 +145,9 @@ def _agents() -> Iterator[Fact]:
         if found and agent.program != "npx":
             yield Fact("ok", name, found)
         elif found:
-            yield Fact("note", name, f"{command} (npm fetches it when it is started)")
+            yield Fact("note", name, f"{command} (npm downloads it when it starts)")
     if not any(shutil.which(agent.program) for agent in AGENTS.values()):
-        yield Fact("note", "agents", f"none of {', '.join(AGENTS)} is on this PATH")
+        yield Fact("note", "agents", f"none of {', '.join(AGENTS)} was found on PATH")
 
 
 def _editors() -> Iterator[Fact]:
@@ -156,7 +158,9 @@ def _editors() -> Iterator[Fact]:
             yield from _editor_with(name, editor, file)
         elif program:
             yield Fact(
-                "note", editor.title, f"{program}; callsheet is not in it: callsheet setup {name}"
+                "note",
+                editor.title,
+                f"{program}; callsheet is not set up in it: callsheet setup {name}",
             )
         else:
             yield Fact("note", editor.title, "not found")
@@ -182,9 +186,11 @@ def _editor_with(key: str, editor: Editor, file: Path) -> Iterator[Fact]:
         programs = filter(None, (str(command[0]), tapped_program(command)))
         missing = [program for program in programs if not shutil.which(program)]
         for needed in dict.fromkeys((*missing, *missing_scripts(command))):
-            text = f"{file}: “{name}” starts {needed}, which is not there"
+            text = f"{file}: “{name}” starts {needed}, which does not exist"
             yield Fact("wrong", editor.title, text)
     if not ours:
-        yield Fact("note", editor.title, f"{file}: callsheet is not in it: callsheet setup {key}")
+        yield Fact(
+            "note", editor.title, f"{file}: callsheet is not set up in it: callsheet setup {key}"
+        )
     else:
         yield Fact("ok", editor.title, f"{file}: {', '.join(ours)}")

@@ -164,7 +164,7 @@ def _tokens(text: str) -> Iterator[Token]:
         match = _TOKEN.match(text, place)
         if match is None:
             line = text.count("\n", 0, place) + 1
-            raise BadSettingsFile(f"line {line} is no JSON: {text[place : place + 20]!r}")
+            raise BadSettingsFile(f"line {line} is not JSON: {text[place : place + 20]!r}")
         if match.lastgroup != "gap":
             yield Token(place, match.end(), match[0])
         place = match.end()
@@ -183,7 +183,7 @@ def parsed(text: str) -> object:
         # Each token stands in a line of its own there, so the line is the token's number.
         place = kept[exc.lineno - 1].begin if exc.lineno <= len(kept) else len(text)
         line = text.count("\n", 0, place) + 1
-        raise BadSettingsFile(f"line {line} is no JSON: {exc.msg}") from None
+        raise BadSettingsFile(f"line {line} is not JSON: {exc.msg}") from None
 
 
 def entry_in(text: str, name: str) -> object:

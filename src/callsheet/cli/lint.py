@@ -19,7 +19,7 @@ from callsheet.report.humanize import plural
 
 @click.command()
 @click.argument("paths", nargs=-1, metavar="PATH…", type=click.Path(path_type=Path))
-@click.option("--fix", is_flag=True, help="Rewrite results built by hand into the helpers.")
+@click.option("--fix", is_flag=True, help="Rewrite results built by hand to use the helpers.")
 @click.option("--select", "chosen", multiple=True, metavar="RULE,…", help="Only these rules.")
 @click.option("--ignore", "ignored", multiple=True, metavar="RULE,…", help="All but these rules.")
 @click.option("--explain", metavar="RULE", help="Explain a rule, a category, or all.")
@@ -58,7 +58,7 @@ def command(
         _show(Page(), outcome)
     elif not outcome.problems:
         named = ", ".join(map(visible, map(str, paths)))
-        click.echo(f"callsheet: there is no Python file to lint in {named}", err=True)
+        click.echo(f"callsheet: there are no Python files in {named}", err=True)
     for problem in outcome.problems:
         click.echo(f"callsheet: {_place(problem)}{visible(problem.message)}", err=True)
     return outcome.exit_code

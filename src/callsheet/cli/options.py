@@ -145,8 +145,8 @@ budget_option = click.option(
     "--budget",
     metavar="AMOUNT",
     callback=_reading(_budget),
-    help="What each session may cost, such as 2.00 (US dollars) or '5 EUR', counted from the start. The "
-    "turn that spends it is stopped.",
+    help="The most that a session may cost, such as 2.00 (US dollars) or '5 EUR', counted from its start. "
+    "The turn that exceeds it is stopped.",
 )
 tools_option = click.option(
     "--tools", "tools_file", metavar="FILE.py", help="A Python file with tools of your own."
@@ -199,19 +199,24 @@ def format_option(names: str, help: str, default: str | None = None) -> Callable
 
 _FILTERS = (
     click.option(
-        "--session", metavar="S", help="Of this session: its id, its beginning or end, or last."
+        "--session",
+        metavar="S",
+        help="Only this session: its id, the id's beginning or end, or last.",
     ),
-    click.option("--tool", metavar="T", help="Of this tool."),
+    click.option("--tool", metavar="T", help="Only calls of this tool."),
     click.option(
         "--status",
         type=click.Choice(STATUSES, case_sensitive=False),
         metavar="S",
-        help="In this status, open, or ended for a reason.",
+        help="Only calls with this status, open calls, or those that ended for this reason.",
     ),
     click.option(
-        "--since", callback=moment, metavar="WHEN", help="Not before: 2h, 3d, 2026-11-01, a time."
+        "--since",
+        callback=moment,
+        metavar="WHEN",
+        help="Only calls since then: 2h, 3d, 2026-11-01, or a time.",
     ),
-    click.option("--until", callback=moment, metavar="WHEN", help="Only before."),
+    click.option("--until", callback=moment, metavar="WHEN", help="Only calls before then."),
     click.option(
         "--filter",
         "filter_",
@@ -219,7 +224,7 @@ _FILTERS = (
         help="As in the web inspector: 'tool:bash status:failed dur>2s path:src/ user:ada source:tap'.",
     ),
     click.option(
-        "--search", metavar="TEXT", help='With these words, or "in this order", anywhere.'
+        "--search", metavar="TEXT", help='Only calls that contain these words, or "this phrase".'
     ),
 )
 
@@ -263,8 +268,8 @@ who_option = click.option(
     "--who",
     is_flag=True,
     default=None,
-    help="Say who made them: user and host, agent; into a pipe, also the client and the source. Without "
-    "it, a wide terminal shows what differs, and JSON has all.",
+    help="Show who made them: user, host and agent, and in a pipe also the client and the source. By "
+    "default, a wide terminal shows what differs, and JSON has everything.",
 )
 
 

@@ -23,9 +23,9 @@ from callsheet.history.replay import entries_of
 @format_option("acp pretty", "acp: the session/update lines. pretty: for people.", "acp")
 @history_option
 def command(session: str, protocol: str, format_: str, history: str | None) -> None:
-    """Replay a session: just the lines that a client is sent when it loads the session.
+    """Replay a session: exactly the lines that a client receives when it loads the session.
 
-    SESSION is its id, its beginning or its end, if no other has the same, or last;
+    SESSION is its id, a unique beginning or end of it, or last;
     `callsheet history sessions` lists them.
     """
     if Path(session).is_file():

@@ -130,7 +130,7 @@ class Runner:
                 click.echo(f"callsheet: {self._lost}", err=True)
             return 1
         if result.metadata.get("error_code") == NotPermitted.code:
-            click.echo("callsheet: let --cwd name a directory that holds the path", err=True)
+            click.echo("callsheet: name a directory that contains the path with --cwd", err=True)
         return 0 if result.success else 1
 
     def _cancel(self, session: Session) -> None:
@@ -226,9 +226,9 @@ def open_history(plan: CallPlan) -> History | None:
         factory = history_factory(plan.history, cwd=plan.cwd)
         return None if factory is None else factory()
     except CallsheetError as exc:
-        _warn(f"{sentence(exc)} Nothing is kept.")
+        _warn(f"{sentence(exc)} The call is not stored.")
     except ImportError as exc:
-        _warn(f"it needs {exc.name or exc}, which is not installed. Nothing is kept.")
+        _warn(f"it needs {exc.name or exc}, which is not installed. The call is not stored.")
     return None
 
 

@@ -82,7 +82,7 @@ class SettingsFile(NamedTuple):
         """Return one of its tables, empty if it is not there."""
         found = self.tables.get(name, {})
         if not is_object(found):
-            raise BadSettings(f"{self.place(name)} is no table")
+            raise BadSettings(f"{self.place(name)} is not a table")
         return found
 
     def read(self, name: str, kind: type[TableT]) -> TableT:
@@ -157,13 +157,13 @@ def warn(text: str) -> None:
 def _settings_in(file: Path) -> SettingsFile | None:
     """Return the settings in a file; None for a `pyproject.toml` that has none."""
     try:
-        if not file.is_file() and file.exists():  # reading a pipe could take for ever
-            raise BadSettings(f"{file} can't be read: it is no regular file")
+        if not file.is_file() and file.exists():  # reading a pipe could take forever
+            raise BadSettings(f"{file} can't be read: not a regular file")
         body = tomllib.loads(file.read_bytes().decode("utf-8-sig"))
     except OSError as exc:
         raise BadSettings(f"{file} can't be read: {exc.strerror or exc}") from None
     except (ValueError, RecursionError) as exc:
-        raise BadSettings(f"{file}: no TOML: {exc}") from None
+        raise BadSettings(f"{file}: not valid TOML: {exc}") from None
     tools = body.get("tool")
     if is_object(tools) and "callsheet" in tools:
         tables, prefix = tools["callsheet"], "tool.callsheet."
@@ -172,7 +172,7 @@ def _settings_in(file: Path) -> SettingsFile | None:
     else:
         return None
     if not is_object(tables):
-        raise BadSettings(f"{file}: [tool.callsheet] is no table")
+        raise BadSettings(f"{file}: [tool.callsheet] is not a table")
     found = SettingsFile(file, tables, prefix)
     for name in tables.keys() - set(_TABLES):
         from difflib import get_close_matches  # only for a mistake: an editor waits for our start

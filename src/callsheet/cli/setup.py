@@ -41,12 +41,17 @@ BACKUP = ".before-callsheet"
     metavar="AGENT",
     help=f"Tap this agent: {', '.join(AGENTS)}, or its whole command in quotes.",
 )
-@click.option("--write", "writes", is_flag=True, help="Write the settings; a backup is kept.")
+@click.option(
+    "--write",
+    "writes",
+    is_flag=True,
+    help="Write the settings into the editor's file, and save a backup.",
+)
 @click.argument("options", nargs=-1, metavar="[-- OPTION…]", type=click.UNPROCESSED)
 def command(editor: str, tapped: str | None, writes: bool, options: tuple[str, ...]) -> int:
-    """Print the settings for an editor: our own agent, or an agent of yours behind the tap.
+    """Print an editor's settings for Callsheet's own agent, or for another agent behind the tap.
 
-    What follows -- are options of `callsheet agent`.
+    Options after -- are passed to `callsheet agent`.
 
     \b
       callsheet setup zed --tap claude
@@ -55,7 +60,7 @@ def command(editor: str, tapped: str | None, writes: bool, options: tuple[str, .
     """
     chosen = EDITORS[editor]
     if tapped is not None and options:
-        raise click.UsageError("--tap has the agent's whole command, so nothing follows --")
+        raise click.UsageError("--tap takes the agent's whole command, so nothing may follow --")
     name, started, adapter = _own_server(options) if tapped is None else _tapped_server(tapped)
     entry: dict[str, object] = {**chosen.fields, "command": started[0], "args": started[1:]}
     file = chosen.settings()
@@ -63,30 +68,30 @@ def command(editor: str, tapped: str | None, writes: bool, options: tuple[str, .
         if writes:
             words = ["--tap", tapped] if tapped is not None else ["--", *options] if options else []
             raise click.UsageError(
-                f"{chosen.title}'s settings are a program: paste what "
+                f"{chosen.title}'s settings are code: paste what "
                 f"`{shlex.join(['callsheet', 'setup', editor, *words])}` prints"
             )
         write(_lua(name, started, adapter))
     elif writes:
         is_new, old = write_entry(file, name, entry)
-        has = "has “{}” now" if is_new else "has “{}” already"
-        click.echo(f"{chosen.title} {has.format(name)}: {file}", err=True)
+        done = "added to" if is_new else "already in"
+        click.echo(f"“{name}” is {done} {chosen.title}: {file}", err=True)
         if is_new and old is not None:
             click.echo(
                 f"callsheet: that replaced “{name}”: {json.dumps(old, ensure_ascii=False)}",
                 err=True,
             )
     else:
-        click.echo(f"# into {_shown(file)}, or add --write", err=True)
+        click.echo(f"# Add this to {_shown(file)}, or run it again with --write", err=True)
         write(json.dumps({SERVERS: {name: entry}}, indent=2, ensure_ascii=False))
     if not any(map(shutil.which, chosen.programs)):
-        click.echo(f"callsheet: {chosen.title} is not found on this PATH", err=True)
+        click.echo(f"callsheet: {chosen.title} was not found on PATH", err=True)
     agent = tapped_program(started)
     if agent is not None and not shutil.which(agent):
-        click.echo(f"callsheet: {agent} is not found on this PATH; {name} needs it", err=True)
+        click.echo(f"callsheet: {agent} was not found on PATH, and {name} needs it", err=True)
     for script in missing_scripts(started):
         if script != agent:
-            click.echo(f"callsheet: there is no file {script}; {name} needs it", err=True)
+            click.echo(f"callsheet: there is no file {script}, which {name} needs", err=True)
     return 0
 
 
@@ -121,7 +126,7 @@ def _tapped_server(tapped: str) -> EditorEntry:
         if len(words) < 2 and not shutil.which(tapped):
             known = ", ".join(AGENTS)
             raise click.UsageError(
-                f"--tap {tapped!r}: no known agent ({known}), and no command that is there"
+                f"--tap {tapped!r}: neither a known agent ({known}) nor an installed command"
             )
         agent = AcpAgent(command_name(words), words[0], tuple(map(from_anywhere, words[1:])))
     program = os.path.expanduser(agent.program)  # noqa: PTH111 - it may be no path

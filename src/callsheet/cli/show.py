@@ -58,9 +58,9 @@ _WORDS = {
 )
 @history_option
 def command(call: str, session: str | None, format_: str, history: str | None) -> None:
-    """Show all that is known of one call.
+    """Show everything known about one call.
 
-    ID is a call's id, its beginning or its end, if no other call has the same, or last.
+    ID is a call's id, a unique beginning or end of it, or last.
     """
     with opened(history) as store:
         found = find_call(store, call, session)
@@ -101,7 +101,7 @@ def facts_about(
     if places:
         yield "places", "\n".join(places)
     for path in dict.fromkeys(spills_of(report)):
-        yield "whole in", path if Path(path).exists() else f"{path}, which is not there any more"
+        yield "whole in", path if Path(path).exists() else f"{path}, which no longer exists"
     for name, value in report.notes.items():
         if name not in _ELSEWHERE:
             yield from _note(name, value)

@@ -28,8 +28,8 @@ HOW = {
 """How an editor is made to start `tap` or `record`."""
 
 _HINT = """\
-callsheet {} stands between an editor and an agent, which speak ACP, which is JSON, on stdin and stdout.
-Let your editor start it: {}. To leave: Ctrl-D.
+callsheet {} runs between an editor and an agent, which speak ACP (JSON) on stdin and stdout.
+Let your editor start it: {}. To quit: Ctrl-D.
 """
 
 

@@ -1,4 +1,4 @@
-"""`callsheet tap`, `record` and `repair`: make any agent's reports complete, slim and safe, or record them.
+"""`callsheet tap`, `record` and `repair`: any agent with complete, compact and safe reports, or recorded.
 
 `tap` and `record` run an agent, which `start` may have started already; `repair` does over a recording what
 `tap` does live. Each imports what it needs when it is run, because an editor waits for the first two.
@@ -56,7 +56,7 @@ def repair_options(command: Callable[..., int]) -> Callable[..., int]:
             help="Show calls as the agent reports them: nothing is filled in or corrected.",
         ),
         click.option("--no-redact", is_flag=True, help="Show secrets in the clear."),
-        click.option("--no-bound", is_flag=True, help="Let messages be as long as they are."),
+        click.option("--no-bound", is_flag=True, help="Don't limit the length of messages."),
     )
     return reduce(lambda made, option: option(made), reversed(options), with_settings)
 
@@ -72,12 +72,12 @@ def repair_options(command: Callable[..., int]) -> Callable[..., int]:
     help="Record what the editor sees, without secrets. In a directory, each run gets a file.",
 )
 @click.option(
-    "--report", metavar="FILE", help="Where to report at the end what was done. Default: stderr."
+    "--report", metavar="FILE", help="Where to write the summary at the end. Default: stderr."
 )
 @click.option(
     "--notice/--no-notice",
     default=None,
-    help="Say in one line that an agent is tapped, in its first session. Default: [tap] notice, else yes.",
+    help="Show a line in an agent's first session that it is tapped. Default: [tap] notice, or yes.",
 )
 @budget_option
 @repair_options
@@ -93,14 +93,14 @@ def tap(
     settings: TapSettings,
     agent: tuple[str, ...],
 ) -> int:
-    """Stand in front of any ACP agent, and make its reports of tool calls complete, slim and safe.
+    """Run any ACP agent, and make its reports of tool calls complete, compact and safe.
 
     Put it in front of the agent's command in an editor's settings:
 
     \b
       callsheet tap -- my-agent --acp
 
-    Exits as the agent does.
+    Exits with the agent's exit code.
     """
     from callsheet.tap.live import tap as run_tap
 
@@ -149,7 +149,7 @@ def refuse_same_file(record: str | None, report: str | None) -> None:
     is_special = os.path.exists(place) and not os.path.isfile(place)  # noqa: PTH110, PTH113
     if place == os.path.realpath(report) and not is_special:
         raise click.UsageError(
-            f"{report} would be both the recording and report: name another file"
+            f"{report} would be both the recording and the report: name another file"
         )
 
 
@@ -182,15 +182,15 @@ def write_report(account: Account, path: str | None) -> None:
 @click.argument("agent", nargs=-1, metavar="-- COMMAND…", type=click.UNPROCESSED)
 @click.pass_obj
 def record(started: StartedAgent | None, output: str, agent: tuple[str, ...]) -> int:
-    """Run any ACP agent and record its traffic, passing every byte on untouched.
+    """Run any ACP agent and record its traffic, passing on every byte unchanged.
 
     Put it in front of the agent's command in an editor's settings:
 
     \b
       callsheet record -o recordings/ -- my-agent --acp
 
-    A recording holds all that went over the wire, secrets too. Only you can read the file; look at it
-    before you give it to others. Exits as the agent does.
+    A recording contains everything that was sent, including secrets. Only you can read the file; review
+    it before you share it. Exits with the agent's exit code.
     """
     if output == "-":
         raise click.UsageError("stdout is the client's: name a file, such as -o traffic.jsonl")
@@ -205,14 +205,13 @@ def record(started: StartedAgent | None, output: str, agent: tuple[str, ...]) ->
 
 @click.command("repair")
 @click.argument("recording", metavar="RECORDING")
-@click.option("-o", "--output", metavar="OUT", help="Where to write to; else stdout.")
+@click.option("-o", "--output", metavar="OUT", help="Where to write. Default: stdout.")
 @repair_options
 def repair(recording: str, output: str | None, settings: TapSettings) -> int:
     """Write a recording as `callsheet tap` would have shown it. `-` reads from stdin.
 
-    What was done is reported on stderr. Times are the recording's, so the same recording gives the same
-    result. Exits with 2 if it can't be read, or if there is no message in it, with 1 if nobody reads the
-    result.
+    A summary is written to stderr. Times are the recording's, so the same recording gives the same
+    result. Exits with 2 if it can't be read or has no messages, with 1 if the output is closed.
     """
     with usage_errors():
         use_rules()
@@ -240,7 +239,7 @@ def repair(recording: str, output: str | None, settings: TapSettings) -> int:
     if repairs.cut_at is not None:
         click.echo(
             f"callsheet repair: {recording}: line {repairs.cut_at}, the last one, is cut off: "
-            "what should follow is missing",
+            "the rest is missing",
             err=True,
         )
     click.echo(

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 def command(
     name: str | None, format_: str, tools_file: str | None, servers: tuple[McpServer, ...]
 ) -> int:
-    """List the tools: what they do and what they take.
+    """List the tools, what they do and their arguments.
 
-    With a TOOL, show all that is known of that one. Exits with 1 if an MCP server can't be used.
+    With TOOL, show everything about that one. Exits with 1 if an MCP server can't be used.
     """
     tools, registry = load_tools(tools_file)
     is_well = True
@@ -99,7 +99,7 @@ def show_list(page: Page, tools: Sequence[Tool]) -> None:
     columns = (*[TableColumn()] * 3, TableColumn(wraps=True))
     page.table(columns, rows, header=False)
     page.line()
-    page.line(("? marks what may be left out. One in full: callsheet tools NAME", "dim"))
+    page.line(("? marks optional arguments. More about one: callsheet tools NAME", "dim"))
 
 
 def show_tool(page: Page, tool: Tool, options: Sequence[str] = ()) -> None:

@@ -117,8 +117,8 @@ def rewrite(made: MadeResult, module: Module) -> str:
     in_text = any(isinstance(parent, ast.JoinedStr) for parent in module.ancestors(node))
     comments = any(node.lineno <= line < (node.end_lineno or 0) for line in module.comments)
     for is_so, cause in (
-        (in_text, "it stands inside of an f-string"),
-        (not made.whole, "some of its fields can't be seen, or are no fields of a result"),
+        (in_text, "it is inside an f-string"),
+        (not made.whole, "some of its fields can't be seen, or are not fields of a result"),
         (made.success is None, "whether it's a success can't be seen; write both cases out"),
         (comments, "there are comments between its fields"),
         (_has(node, *_EFFECTS), "its parts would run in another order"),
@@ -192,7 +192,7 @@ def _may_be_none(value: ast.expr) -> bool:
 
 def _success_without_output(module: Module) -> Iterator[Hit]:
     """Find successes whose output is missing, None or blank, and tools that return nothing."""
-    fix = "write in a sentence what was done or found, also when that is nothing"
+    fix = "say in a sentence what was done or found, even if that is nothing"
     for made in module.results:
         if made.success is True and _is_silent(made, "output"):
             statement = next(
@@ -226,7 +226,7 @@ def _should_return(tool: ToolFunction) -> bool:
 
 def _error_without_message(module: Module) -> Iterator[Hit]:
     """Find failed results and `ToolError`s whose message is missing, None or blank."""
-    fix = "write what went wrong, with what it was about, and what would be right"
+    fix = "say what went wrong, with what, and what would be right"
     for made in module.results:
         if made.success is False and _is_silent(made, "error"):
             yield Hit(made.node, "an error without a message", fix)
@@ -262,7 +262,7 @@ def _missing_call_id(module: Module) -> Iterator[Hit]:
         elif call_id is not None and is_empty(call_id):
             problem = "a result has an empty call id"
         elif made.tool and call_id and isinstance(call_id, ast.Constant):
-            problem = "the call id is written into the code: every call gets the same"
+            problem = "the call id is hard-coded: every call gets the same one"
         else:
             continue
         if made.tool is None or not made.tool.executed:
@@ -279,7 +279,7 @@ def _missing_call_id(module: Module) -> Iterator[Hit]:
 
 def _swallowed(module: Module) -> Iterator[Hit]:
     """Find `except: pass` and `suppress(Exception)` in tools."""
-    fix = "name the error that is expected; let the others out: the executor reports them"
+    fix = "name the expected error, and let the others through: the executor reports them"
     for node in ast.walk(module.tree):
         if isinstance(node, ast.ExceptHandler) and all(map(_does_nothing, node.body)):
             caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
@@ -289,7 +289,7 @@ def _swallowed(module: Module) -> Iterator[Hit]:
         else:
             continue
         if any(map(_is_broad, caught)) and module.tool_of(node) is not None:
-            yield Hit(node, f"{how} swallows every failure: it will look like a success", fix)
+            yield Hit(node, f"{how} swallows every failure, which will look like a success", fix)
 
 
 def _is_broad(caught: ast.expr | None) -> bool:
@@ -324,14 +324,14 @@ def _missing_hint(module: Module) -> Iterator[Hit]:
         for one in tool.parameters:
             if one.annotation is None and one not in (spec.vararg, spec.kwarg):
                 is_method = one.arg in ("self", "cls")
-                fix = f"write {one.arg}: str, or the type that it has"
-                fix = "make the tool a function, outside of a class" if is_method else fix
+                fix = f"write {one.arg}: str, or its real type"
+                fix = "make the tool a function, outside the class" if is_method else fix
                 yield Hit(one, f"tool {name}: {one.arg} has no type hint", fix)
         hints = [tool.node.returns, *(one.annotation for one in tool.parameters)]
         for part in (part for hint in map(unquoted, hints) if hint for part in ast.walk(hint)):
             if isinstance(part, ast.Name) and part.id in module.for_checkers - _KNOWN:
-                message = f"tool {name}: the hint {part.id} is imported for type checkers only"
-                yield Hit(part, message, f"import {part.id} where the module runs, too")
+                message = f"tool {name}: the hint {part.id} is imported only for type checkers"
+                yield Hit(part, message, f"import {part.id} at run time, too")
 
 
 def _unnamed_parameter(module: Module) -> Iterator[Hit]:

@@ -49,8 +49,8 @@ PIECE = 1 << 20
 _EXCERPT = 1000
 """Bytes that are written of a line that is too long to be recorded."""
 
-NO_RECORDING = "this is no recording, for it has no message of ACP; callsheet record makes one"
-EMPTY_RECORDING = "this is no recording, for it is empty; callsheet record makes one"
+NO_RECORDING = "not a recording: it has no ACP messages; callsheet record makes one"
+EMPTY_RECORDING = "not a recording: it is empty; callsheet record makes one"
 
 _BOM = b"\xef\xbb\xbf"
 _ENVELOPES = (b'{"t":', b'{"dir')

@@ -113,7 +113,7 @@ def test_what_can_not_be_read_is_reported_and_the_rest_is_checked(
     done = check(tmp_path / "no.jsonl", bad, tmp_path / "empty", *TWICE, "--format", "json")
     assert done.returncode == 2
     assert "no.jsonl: No such file or directory" in done.stderr
-    assert "empty: there is no recording in it (*.jsonl, *.ndjson, *.log)" in done.stderr
+    assert "empty: there are no recordings in it (*.jsonl, *.ndjson, *.log)" in done.stderr
     (recording,) = json.loads(done.stdout)["recordings"]
     assert recording["path"] == str(bad)
     assert len(recording["findings"]) == 14
@@ -156,7 +156,7 @@ def test_a_baseline_is_made_used_and_brought_up_to_date(
     known = tmp_path / "known.json"
     args = (bad, *TWICE, "--baseline", known)
     made = check(*args, "--update-baseline")
-    assert (made.returncode, made.stderr) == (0, f"callsheet: {known} knows 14 findings now\n")
+    assert (made.returncode, made.stderr) == (0, f"callsheet: {known} now has 14 findings\n")
     assert check(*args).returncode == 0
     bad.write_bytes(
         told({**RUNNING, "tool_call": "new", "title": "ls"}, {**CALL, "tool_call": "new"})
@@ -200,12 +200,12 @@ def test_a_file_that_is_no_recording_is_refused_and_the_others_are_checked(
     (tmp_path / "d.log").write_bytes(b'Dear all,\n{"a": 1}\n')
     done = check(tmp_path, "--format", form)
     assert done.returncode == 2
-    for name, why in (("a", "no message of ACP"), ("b", "empty"), ("d", "no message of ACP")):
-        assert f"{name}.log: this is no recording, for it" in done.stderr
+    for name, why in (("a", "no ACP messages"), ("b", "empty"), ("d", "no ACP messages")):
+        assert f"{name}.log: not a recording: it" in done.stderr
         assert why in done.stderr
     assert "Traceback" not in done.stderr
     if form == "text":
-        assert "1 call, cut off in its last line" in done.stdout
+        assert "1 call, cut off in the last line" in done.stdout
         assert "1 recording, 1 call: " in done.stdout
     alone = check(tmp_path / "d.log", "--format", form, "--select", "size")
     assert alone.returncode == 2

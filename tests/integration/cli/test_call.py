@@ -403,9 +403,9 @@ def test_an_interrupted_terminal_gets_its_cursor_back(on_terminal: Any) -> None:
     [
         (["shwo", "path=a"], "there is no tool 'shwo'; did you mean show?"),
         (["zzzzzz"], "there are: read, write"),
-        (["show", "path"], "'path' is no argument; expected key=value"),
-        (["show", "=x"], "'=x' is no argument"),
-        (["show", "path=a", "path=b"], "path is there twice"),
+        (["show", "path"], "'path' is not an argument; expected key=value"),
+        (["show", "=x"], "'=x' is not an argument"),
+        (["show", "path=a", "path=b"], "path is given twice"),
         (["show"], "missing argument: path"),
         (["show", "pth=a"], "did you mean 'path'?"),
         (["show", "path=a", "limit=five"], 'limit: expected a whole number, got "five"'),

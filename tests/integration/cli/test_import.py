@@ -91,7 +91,7 @@ def test_what_can_not_be_read_is_named_and_the_rest_is_imported(own: Cli, tmp_pa
     done = own("history", "import", str(tmp_path))
     assert done.code == 0
     assert "1 session, 11 calls imported" in done.out
-    assert "empty.jsonl: this is no recording, for it is empty" in done.err
+    assert "empty.jsonl: not a recording: it is empty" in done.err
     assert "cut.jsonl: 2 lines not read (line " in done.err
     gone = own("history", "import", str(tmp_path / "gone.jsonl"))
     assert (gone.code, gone.out) == (2, "0 sessions, 0 calls imported\n")

@@ -169,7 +169,7 @@ BAD: dict[str, tuple[str, str]] = {
     "type": ("[redact]\nallow = 3\n", "allow"),
     "off": ("[redact]\noff = ['no-such-rule']\n", "no-such-rule"),
     "exception": ("[redact]\nallow = ['re:[']\n", "allow"),
-    "table": ("redact = 3\n", "[redact] is no table"),
+    "table": ("redact = 3\n", "[redact] is not a table"),
 }
 
 

@@ -117,7 +117,7 @@ def test_a_file_without_a_message_is_no_recording(
     file, out = tmp_path / "file.jsonl", tmp_path / "out.jsonl"
     file.write_bytes(data)
     out.write_text("of before")
-    message = f"callsheet repair: {file}: this is no recording, for it "
+    message = f"callsheet repair: {file}: not a recording: it "
     for code, printed, err in (repair(file, "-o", out), repair(file)):
         assert (code, printed) == (2, "")
         assert err.startswith(message)

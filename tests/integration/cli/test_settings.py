@@ -96,7 +96,7 @@ def test_a_file_shows_how_much_is_stored(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[history\n", "no TOML"),
+        ("[history\n", "not valid TOML"),
         (
             '[history]\nmax_aeg = "1d"\n',
             "[history] Object contains unknown field `max_aeg`; it has url, max_age",
@@ -107,8 +107,8 @@ def test_a_file_shows_how_much_is_stored(tmp_path: Path) -> None:
             "[tool.callsheet.hitsory]\nx = 1\n",
             "[tool.callsheet.hitsory]: did you mean [tool.callsheet.history]?",
         ),
-        ("history = 3\n", "[history] is no table"),
-        ("[tool.callsheet]\nhistory = 3\n", "[tool.callsheet.history] is no table"),
+        ("history = 3\n", "[history] is not a table"),
+        ("[tool.callsheet]\nhistory = 3\n", "[tool.callsheet.history] is not a table"),
         ("[history]\nurl = 5\n", "[history] Expected `str | null`, got `int` - at `$.url`"),
         ('[history]\nmax_age = "90"\n', "max_age = '90': expected a number and a unit"),
         ('[history]\nmax_bytes = "big"\n', "max_bytes = 'big': expected a number of bytes"),
@@ -214,7 +214,7 @@ def test_a_call_can_stay_out_of_the_history(tmp_path: Path, command: Command, ho
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("ftp://x/y", ", or off. Nothing is kept."),
+        ("ftp://x/y", ", or off. The call is not stored."),
         ("/proc/nowhere/h.sqlite", "can't be made"),
     ],
 )

@@ -98,9 +98,9 @@ def test_writing_twice_changes_nothing_and_no_backup_is_overwritten(home: Path) 
     file = home / ".jetbrains" / "acp.json"
     file.parent.mkdir(parents=True)
     file.write_text('{"mine": 1}\n')
-    for expected in ("now", "already"):
+    for expected in ("added to", "already in"):
         done = run(home, "setup", "jetbrains", "--tap", "kimi", "--write")
-        assert f"JetBrains has “Kimi, tapped” {expected}: {file}" in done.stderr
+        assert f"“Kimi, tapped” is {expected} JetBrains: {file}" in done.stderr
     assert run(home, "setup", "jetbrains", "--tap", "gemini", "--write").returncode == 0
     kept = {one.name: one.read_text() for one in file.parent.iterdir()}
     assert sorted(kept) == ["acp.json", "acp.json.before-callsheet", "acp.json.before-callsheet2"]
@@ -112,7 +112,7 @@ def test_a_command_is_written_as_an_editor_can_start_it(home: Path) -> None:
     done = run(home, "setup", "zed", "--tap", "~/bin/my.agent --acp")
     (entry,) = json.loads(done.stdout)["agent_servers"].values()
     assert entry["args"][-2:] == [f"{home}/bin/my.agent", "--acp"]
-    assert f"{home}/bin/my.agent is not found on this PATH" in done.stderr
+    assert f"{home}/bin/my.agent was not found on PATH" in done.stderr
     (entry,) = json.loads(run(home, "setup", "zed", "--tap", "./a b").stdout)[
         "agent_servers"
     ].values()
@@ -133,7 +133,7 @@ def test_a_script_is_named_by_its_whole_path_and_names_the_entry(home: Path) -> 
     found = json.loads(file.read_text())["agent_servers"]
     assert found["one, tapped"]["args"][-2:] == [f"{home}/one.py", "acp"]
     assert found["two, tapped"]["args"][-1] == f"{home}/two.py"
-    assert "“gone, tapped” starts gone.py, which is not there" in run(home, "doctor").stdout
+    assert "“gone, tapped” starts gone.py, which does not exist" in run(home, "doctor").stdout
     done = run(home, "setup", "zed", "--tap", "python3 -u one.py", "--write")
     assert "that replaced “one, tapped”: {" in done.stderr
 
@@ -157,7 +157,7 @@ def test_a_broken_file_is_named_and_left_alone(home: Path) -> None:
     file.write_text(broken)
     done = run(home, "setup", "jetbrains", "--write")
     assert (done.returncode, file.read_text()) == (1, broken)
-    assert f"{file}: line 4 is no JSON" in done.stderr
+    assert f"{file}: line 4 is not JSON" in done.stderr
     assert "nothing was changed" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -170,7 +170,7 @@ def test_a_broken_file_is_named_and_left_alone(home: Path) -> None:
         (("setup", "zed", "--tap", "it's"), "No closing quotation"),
         (("setup", "neovim", "--write"), "paste what `callsheet setup neovim` prints"),
         (("setup", "neovim", "--tap", "my x", "--write"), "`callsheet setup neovim --tap 'my x'`"),
-        (("setup", "zed", "--tap", "kimi", "--", "--tools", "a.py"), "nothing follows --"),
+        (("setup", "zed", "--tap", "kimi", "--", "--tools", "a.py"), "nothing may follow --"),
     ],
 )
 def test_what_can_not_be_set_up_says_what_can(
@@ -210,7 +210,7 @@ def test_the_doctor_names_what_is_wrong(home: Path) -> None:
     done = run(home, "doctor")
     assert done.returncode == 1
     assert "max_age" in done.stdout
-    assert "“X” starts /gone/callsheet, which is not there" in done.stdout
+    assert "“X” starts /gone/callsheet, which does not exist" in done.stdout
     assert "things are wrong." in done.stdout
 
 
@@ -219,14 +219,14 @@ def test_the_doctor_names_a_tapped_agent_that_is_not_there(home: Path) -> None:
     assert run(home, "setup", "zed", "--write").returncode == 0
     done = run(home, "doctor")
     assert done.returncode == 1
-    assert "“no-such-agent, tapped” starts no-such-agent, which is not there" in done.stdout
+    assert "“no-such-agent, tapped” starts no-such-agent, which does not exist" in done.stdout
     assert "Callsheet, no-such-agent, tapped" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("history", "code", "told"),
     [
-        ("off", 0, "off: no call is kept"),
+        ("off", 0, "off: calls are not stored"),
         ("damaged.sqlite", 1, "damaged.sqlite"),
         ("nowhere://x", 1, "nowhere"),
     ],

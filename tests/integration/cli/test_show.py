@@ -154,7 +154,7 @@ def test_it_shows_where_the_whole_is_and_whether_it_is_still_there(
     spill = asyncio.run(fill_with_spill(f"sqlite:///{tmp_path}/h.sqlite", tmp_path))
     assert f"whole in   {spill}\n" in own("show", "last").out
     spill.unlink()
-    assert f"whole in   {spill}, which is not there any more" in own("show", "last").out
+    assert f"whole in   {spill}, which no longer exists" in own("show", "last").out
 
 
 def test_on_a_terminal_a_call_is_a_card_and_nothing_is_left_out(tmp_path: Path, own: Cli) -> None:

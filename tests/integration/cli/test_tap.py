@@ -175,7 +175,7 @@ def test_a_recording_and_a_report_are_two_files(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "callsheet", "tap", *options, "--", "true"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2
-    assert "both the recording and report: name another file" in done.stderr
+    assert "both the recording and the report: name another file" in done.stderr
 
 
 def test_a_directory_for_recordings_is_made(tmp_path: Path) -> None:

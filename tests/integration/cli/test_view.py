@@ -109,11 +109,11 @@ def test_what_is_no_recording_is_named(tmp_path: Path) -> None:
     empty.touch()
     binary.write_bytes(b"\x7fELF\0\0" * 100)
     for source, reason in {
-        str(other): "this is no recording",
+        str(other): "not a recording",
         str(tmp_path / "gone.jsonl"): "No such file or directory",
         str(tmp_path): "is a directory: name one of its recordings",
         str(empty): "is empty",
-        str(binary): "this is no recording",
+        str(binary): "not a recording",
     }.items():
         done = view(source)
         assert done.returncode == 2

@@ -185,7 +185,7 @@ def test_a_projects_settings_choose_rules_and_files_and_a_flag_beats_them(bad: P
         ("[tool.callsheet.lint]\nselect = 'result'\n", "Expected `array`"),
         ("[tool.callsheet.lint]\nignore = ['result/by-hands']\n", "did you mean result/by-hand?"),
         ("[tool.callsheet.lnt]\n", "did you mean [tool.callsheet.lint]?"),
-        ("[tool.callsheet.lint\n", "no TOML"),
+        ("[tool.callsheet.lint\n", "not valid TOML"),
     ],
 )
 def test_a_mistake_in_a_projects_settings_is_an_error(bad: Path, text: str, told: str) -> None:
@@ -314,7 +314,7 @@ def test_what_is_not_there_is_not_said_to_be_clean(tmp_path: Path) -> None:
     assert done.stderr == "callsheet: No such file or directory: nope.py\n"
     done = lint(".", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == "callsheet: there is no Python file to lint in .\n"
+    assert done.stderr == "callsheet: there are no Python files in .\n"
 
 
 @pytest.mark.parametrize("key", ["select", "ignore"])

@@ -79,7 +79,7 @@ def test_a_call_that_is_on_no_file_needs_no_location(call: dict[str, object]) ->
         ("./app.py", "relative"),
         ("../app.py", "relative"),
         ("~/app.py", "home"),
-        ("file:///code/app.py", "link"),
+        ("file:///code/app.py", "URI"),
         ("", "empty"),
     ],
 )

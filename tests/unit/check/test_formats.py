@@ -399,7 +399,7 @@ def test_directories_are_searched_and_what_can_not_be_read_is_reported(tmp_path:
         (Path(one.path).name, one.message) for one in found if isinstance(one, SourceProblem)
     ]
     assert problems[0][0] == "empty"
-    assert "there is no recording" in problems[0][1]
+    assert "there are no recordings" in problems[0][1]
     assert problems[1] == ("no", "No such file or directory")
 
 

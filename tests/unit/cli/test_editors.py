@@ -66,10 +66,10 @@ def test_settings_that_are_empty_get_their_first_agent(empty: str) -> None:
     [
         ("[]", "no object at its top"),
         ('{"agent_servers": []}', "agent_servers is no object"),
-        ('{"a": 1', "no JSON"),
-        ("{'a': 1}", "no JSON"),
-        ('{"a": "open\n}', "line 1 is no JSON"),
-        ('{"a" 1}', "no JSON"),
+        ('{"a": 1', "not JSON"),
+        ("{'a': 1}", "not JSON"),
+        ('{"a": "open\n}', "line 1 is not JSON"),
+        ('{"a" 1}', "not JSON"),
     ],
 )
 def test_what_is_no_settings_file_is_refused_with_the_reason(text: str, reason: str) -> None:

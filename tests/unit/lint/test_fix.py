@@ -136,7 +136,7 @@ def test_aliases_stay_as_they_are_written() -> None:
     [
         ("return ToolResult(**x)", "can't be seen"),
         ("return ToolResult(*x)", "can't be seen"),
-        ('return ToolResult(call.id, "t", True, x, timestamp=3)', "no fields of a result"),
+        ('return ToolResult(call.id, "t", True, x, timestamp=3)', "not fields of a result"),
         ('return ToolResult(call.id, "t", True)', "no output"),
         ('return ToolResult(call.id, "t", True, x, "but")', "success with an error"),
         ('return ToolResult(call.id, "t", False)', "no message"),

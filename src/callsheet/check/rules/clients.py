@@ -61,7 +61,7 @@ def spins_for_ever(event: CallClosed) -> Violation | None:
     if call.status in ENDS or call.is_replayed or _ended_by_zed(call):
         return None
     if call.status is None or call.status in STATUSES:
-        return Violation(f"it is {call.status or 'pending'} when the turn is over, and stays so")
+        return Violation(f"it is still {call.status or 'pending'} when the turn is over")
     status = quoted(call.status, 20)
     return Violation(f"its last status is {status}, which Zed shows as pending", "update.status")
 
@@ -90,7 +90,7 @@ def not_found(event: UpdateArrived) -> Violation | None:
         return None
     if not event.connection.is_whole:
         return None
-    return Violation("Zed shows a failed card “Tool call not found”, and not what this update says")
+    return Violation("Zed shows a failed card “Tool call not found”, and drops this update")
 
 
 @rule("client/zed-rewritten-card", CallBegan)
@@ -122,7 +122,7 @@ def title_is_markdown(event: UpdateArrived) -> Violation | None:
     if not _MAY_BE_MARKDOWN(line) or not _is_rendered(line):
         return None
     return Violation(
-        f"Zed renders {quoted(line)} as Markdown, and signs of it vanish", "update.title"
+        f"Zed renders {quoted(line)} as Markdown, and characters of it disappear", "update.title"
     )
 
 
@@ -161,7 +161,7 @@ def output_is_hidden(event: UpdateApplied) -> Violation | None:
     if not begin or any(begin in shown for shown in texts(items)):
         return None
     return Violation(
-        "Zed shows raw output only if there is no content, and here older content is shown",
+        "Zed shows raw output only if there is no content, and here it shows older content",
         "update.rawOutput",
     )
 
@@ -180,9 +180,7 @@ def follow_goes_nowhere(event: UpdateArrived) -> Violation | None:
         return Violation(f"{quoted(paths[index])} is not absolute, so Zed opens nothing", field)
     cwd = event.session.cwd
     if cwd and not _is_in(paths[index], cwd) and any(_is_in(path, cwd) for path in paths):
-        return Violation(
-            f"{quoted(paths[index])} is outside of the project, and stands last", field
-        )
+        return Violation(f"{quoted(paths[index])} is outside the project, and comes last", field)
     return None
 
 
@@ -192,7 +190,7 @@ def too_many_locations(event: UpdateArrived) -> Violation | None:
     count = len(_new_paths(event))
     if count <= MANY_LOCATIONS:
         return None
-    return Violation(f"Zed opens {count:,} files, and follows to the last", "update.locations")
+    return Violation(f"Zed opens {count:,} files, and follows only to the last", "update.locations")
 
 
 def _new_paths(event: UpdateArrived) -> list[str]:
@@ -222,7 +220,7 @@ def unknown_terminal(event: UpdateArrived) -> list[Violation]:
     opened = _opened(event.update) if event.kind == "tool_call" else None
     return [
         Violation(
-            f"Zed knows no terminal {quoted(key, 40)}, and drops this and what follows in the update",
+            f"Zed doesn't know terminal {quoted(key, 40)}, and drops the rest of the update",
             f"update.content[{index}].terminalId",
         )
         for index, key in _terminals(event.update)
@@ -252,7 +250,7 @@ def no_live_output(event: CallClosed) -> Violation | None:
         key = text(obj(meta.get(name)).get("terminal_id"))
         if key is not None and key not in event.call.session.terminals:
             return Violation(
-                f"there is output for {quoted(key, 40)}, but no terminal_info with the announcement",
+                f"output was sent for {quoted(key, 40)}, but the announcement had no terminal_info",
                 f"update._meta.{name}",
             )
     return None

@@ -51,7 +51,7 @@ def bare_for_ever(event: CallClosed) -> Violation | None:
     if call.announced is None or not event.is_settled:
         return None  # of a call that was never announced, the title may be in an approval request
     what = _bare(call, call.fields.get("title"))
-    return Violation(f"to the end, it stands {what}", "update.title") if what else None
+    return Violation(f"it ends {what}", "update.title") if what else None
 
 
 @rule("complete/kind", CallClosed)
@@ -75,7 +75,7 @@ def name_missing(event: CallClosed) -> Violation | None:
     """Find a call without the name of its tool."""
     if event.call.name or not event.is_known or not event.is_settled:
         return None
-    return Violation("its tool's name is nowhere", "update.name", event.call.announced)
+    return Violation("the tool's name is never sent", "update.name", event.call.announced)
 
 
 def _bare(call: ObservedCall, value: Any) -> str | None:
@@ -83,9 +83,7 @@ def _bare(call: ObservedCall, value: Any) -> str | None:
     title = text(value) or ""
     if not is_bare_title(title, call):
         return None
-    return (
-        f"as {quoted(title)}, which is no more than a name" if title.strip() else "without a title"
-    )
+    return f"with only a name as its title, {quoted(title)}" if title.strip() else "without a title"
 
 
 @rule("complete/input-at-first", CallClosed)
@@ -114,9 +112,9 @@ def empty_for_ever(event: CallClosed) -> Violation | None:
     if _takes_none(call):
         return None
     if "rawInput" not in call.fields:
-        return Violation("its input is never told", "update.rawInput")
+        return Violation("its input is never sent", "update.rawInput")
     if _lacks_to_the_end(call):
-        return Violation("its input stays empty, but it did its work", "update.rawInput")
+        return Violation("its input stays empty, although it did its work", "update.rawInput")
     return None
 
 
@@ -139,7 +137,7 @@ def text_of_json(event: UpdateArrived) -> Violation | None:
     before = event.call.fields.get("rawInput") if event.call is not None else None
     if _is_json(before):
         return None
-    return Violation("it is an object, written as a text", "update.rawInput")
+    return Violation("it is an object, sent as a string", "update.rawInput")
 
 
 @rule("complete/asked-input-as-text", PermissionAsked, screen=True)
@@ -149,7 +147,7 @@ def asked_as_json(event: PermissionAsked) -> Violation | None:
     before = question.call.fields.get("rawInput") if question.call is not None else None
     if not _is_json(question.tool_call.get("rawInput")) or _is_json(before):
         return None
-    return Violation("it is an object, written as a text", "params.toolCall.rawInput")
+    return Violation("it is an object, sent as a string", "params.toolCall.rawInput")
 
 
 @rule("complete/asked-blindly", PermissionAsked)
@@ -165,7 +163,7 @@ def asked_without_input(event: PermissionAsked) -> Violation | None:
     """Find a request for permission that describes what is to be done in text only."""
     if not _lacks_input(event) or not _shows_what(event.question):
         return None
-    return Violation("what would be done is only in its title or content", _field(event))
+    return Violation("only its title or content says what would be done", _field(event))
 
 
 def _lacks_input(event: PermissionAsked) -> bool:
@@ -235,7 +233,7 @@ def nothing_shown(event: CallClosed) -> Violation | None:
         return None
     if call.fields.get("rawOutput") is not None or call.exit_code is not None or _is_silent(call):
         return None
-    return Violation("it is completed, and nothing of it can be seen", "update.content")
+    return Violation("it is completed, but shows nothing", "update.content")
 
 
 @rule("complete/exit-code", CallClosed)
@@ -259,7 +257,7 @@ def error_hidden(event: CallClosed) -> Violation | None:
     where = error_in(call)
     if where is None:
         return None
-    return Violation(f"`{where}` tells of an error, but the call is completed", "update.status")
+    return Violation(f"`{where}` reports an error, but the call is completed", "update.status")
 
 
 @rule("complete/failed-without-reason", CallClosed)

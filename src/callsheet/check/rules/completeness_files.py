@@ -36,9 +36,7 @@ def nowhere_for_ever(event: CallClosed) -> Violation | None:
     if many(call.fields.get("locations")) or not event.is_known or not event.is_settled:
         return None
     return (
-        Violation("it never says where it works", "update.locations")
-        if works_on_a_file(call)
-        else None
+        Violation("no location is ever sent", "update.locations") if works_on_a_file(call) else None
     )
 
 
@@ -60,7 +58,7 @@ def not_normal(event: UpdateArrived) -> list[Violation] | None:
     if not _may_have_paths(event.update):
         return None
     return [
-        Violation(f"{quoted(path)} has steps in it that lead nowhere", field, once=path)
+        Violation(f"{quoted(path)} is not normalized", field, once=path)
         for field, path in _paths(event.update, "update")
         if has_steps(path) and is_absolute(path)
     ]
@@ -96,9 +94,9 @@ def _why_not_absolute(path: str) -> str | None:
     if is_absolute(path):
         return None
     if path[:1] == "~":
-        return "begins at somebody's home"
+        return "starts with a home directory"
     if _SCHEME(path):
-        return "is a link, no path"
+        return "is a URI, not a path"
     return "is relative" if path else "is empty"
 
 
@@ -178,7 +176,7 @@ def _as_new(
         line = session.files.get(path)
         if line is not None and (call is None or line < call.first):
             yield Violation(
-                f"it is shown as new, but line {line} shows that {quoted(path)} was there",
+                f"it is shown as new, but line {line} shows that {quoted(path)} existed",
                 f"{begin}.{field}",
             )
 

@@ -26,7 +26,9 @@ def announced_twice(event: UpdateArrived) -> Violation | None:
         return None
     if call.announced is None or _is_replayed_again(event):
         return None
-    return Violation(f"it was announced on line {call.announced}, and is open", "update.toolCallId")
+    return Violation(
+        f"it was announced on line {call.announced}, and is still open", "update.toolCallId"
+    )
 
 
 @rule("lifecycle/id-reused", CallBegan)
@@ -37,7 +39,7 @@ def id_reused(event: CallBegan) -> Violation | None:
         return None
     before = f", which ended on line {call.ended_before}" if call.ended_before else ""
     where = "params.toolCall.toolCallId" if call.is_asked_first else "update.toolCallId"
-    return Violation(f"the id {call.id} was another call's{before}", where)
+    return Violation(f"the id {call.id} belongs to another call{before}", where)
 
 
 @rule("lifecycle/not-announced", UpdateArrived)
@@ -53,7 +55,8 @@ def not_announced(event: UpdateArrived) -> Violation | None:
     if call is not None and call.announced is None and not call.updates:
         asked = call.questions[0].line if call.questions else call.first
         return Violation(
-            f"it was asked about on line {asked}, and never announced", "update.toolCallId"
+            f"permission was requested on line {asked}, but the call was never announced",
+            "update.toolCallId",
         )
     return None
 
@@ -87,7 +90,7 @@ def never_ran(event: UpdateArrived) -> Violation | None:
         return None
     since = next((line for status, line in call.statuses if status == "pending"), call.first)
     return Violation(
-        f"it was pending since line {since}, and is completed without in_progress between",
+        f"it was pending since line {since}, and is completed without having been in_progress",
         "update.status",
     )
 
@@ -100,17 +103,18 @@ def changed_after_its_end(event: UpdateArrived) -> Violation | None:
         return None
     if call is None:
         is_gone = event.known_before and not event.session.is_replaying
-        return Violation("it was over long ago") if is_gone else None
+        return Violation("it ended long ago") if is_gone else None
     if call.ended is None or (status is not None and status not in FINAL):
         return None  # the latter is a move back
     if status is not None and status != call.status and call.status in FINAL:
         return Violation(
-            f"it was {call.status} since line {call.ended}, now {status}", "update.status"
+            f"it has been {call.status} since line {call.ended}, and is now {status}",
+            "update.status",
         )
     if call.late:
         return None
     return Violation(
-        f"it was {call.status} since line {call.ended}", "update.status" if status else None
+        f"it has been {call.status} since line {call.ended}", "update.status" if status else None
     )
 
 
@@ -125,7 +129,7 @@ def unknown_status(event: UpdateArrived) -> Violation | None:
     if event.call is not None and event.call.status == status:
         return None  # it was reported
     return Violation(
-        f"{quoted(status, 40)} is no status of ACP {_version(connection)}", "update.status"
+        f"{quoted(status, 40)} is not a status of ACP {_version(connection)}", "update.status"
     )
 
 
@@ -171,7 +175,7 @@ def open_after_cancel(event: CallLeftOpen) -> Violation | None:
     if event.call.is_replayed or not _was_cancelled(event):
         return None
     by = event.call.cancelled or (event.turn.cancelled if event.turn is not None else None)
-    return Violation(f"it was cancelled on line {by}, and did not end: {_state(event.call)}")
+    return Violation(f"it was cancelled on line {by}, but did not end: {_state(event.call)}")
 
 
 @rule("lifecycle/open-after-denial", CallLeftOpen)
@@ -181,7 +185,7 @@ def open_after_denial(event: CallLeftOpen) -> Violation | None:
     if event.call.is_replayed or denied is None or _was_cancelled(event):
         return None
     return Violation(
-        f"it was denied on line {denied.answered}, and did not end: {_state(event.call)}"
+        f"it was denied on line {denied.answered}, but did not end: {_state(event.call)}"
     )
 
 
@@ -212,7 +216,7 @@ def denied_but_completed(event: UpdateArrived) -> Violation | None:
     if denied is None:
         return None
     return Violation(
-        f"permission was {denied.outcome} on line {denied.answered}, and it is shown as completed",
+        f"permission was {denied.outcome} on line {denied.answered}, but it is shown as completed",
         "update.status",
     )
 
@@ -226,7 +230,7 @@ def cancelled_but_completed(event: CallClosed) -> Violation | None:
     if _first_end(call) != "completed" or call.denied is not None or did_its_work(call):
         return None
     return Violation(
-        f"it ran when the turn was cancelled on line {turn.cancelled}, and is shown as completed",
+        f"it was running when the turn was cancelled on line {turn.cancelled}, but is shown as completed",
         "update.status",
         call.ended,
     )
@@ -248,5 +252,5 @@ def _was_cancelled(event: CallLeftOpen) -> bool:
 
 def _state(call: ObservedCall) -> str:
     if not call.updates:
-        return f"nothing was heard of it since the question on line {call.first}"
+        return f"nothing was sent about it since the request on line {call.first}"
     return f"it is still {call.status or 'pending'}"

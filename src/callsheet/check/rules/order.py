@@ -43,7 +43,7 @@ def _too_early(event: UnopenedSession) -> Violation | None:
     if event.opening is None or not _is_all_recorded(event):
         return None
     return Violation(
-        f"the request of line {event.opening} is not answered yet, so nobody knows of the session",
+        f"the request on line {event.opening} is not answered yet, so the session does not exist",
         "params.sessionId",
     )
 
@@ -58,7 +58,7 @@ def unknown_session(event: UnopenedSession) -> Violation | None:
     """Find an update of a session that nobody has opened."""
     if event.opening is not None or not _is_all_recorded(event):
         return None
-    return Violation("nobody has opened this session", "params.sessionId")
+    return Violation("this session was never opened", "params.sessionId")
 
 
 @rule("order/another-session", UpdateArrived)
@@ -66,7 +66,7 @@ def another_session(event: UpdateArrived) -> Violation | None:
     """Find an update of a call that is another session's."""
     if event.elsewhere is None:
         return None
-    return Violation(f"the call is one of session {event.elsewhere}", "params.sessionId")
+    return Violation(f"the call belongs to session {event.elsewhere}", "params.sessionId")
 
 
 @rule("order/late-call", UpdateArrived)
@@ -77,7 +77,7 @@ def late_call(event: UpdateArrived) -> Violation | None:
     turn = _turn_missed(event)
     if turn is None:
         return None
-    return Violation(f"its turn was over on line {turn.ended}")
+    return Violation(f"its turn ended on line {turn.ended}")
 
 
 @rule("order/late-content", SessionUpdated)
@@ -91,7 +91,7 @@ def late_content(event: SessionUpdated) -> Violation | None:
     kind = text(event.update.get("sessionUpdate"))
     if kind not in _OF_A_TURN:
         return None
-    return Violation(f"{kind} after the turn was over on line {turn.ended}", "update.sessionUpdate")
+    return Violation(f"{kind} after the turn ended on line {turn.ended}", "update.sessionUpdate")
 
 
 @rule("order/overlapping-prompts", TurnEnded)
@@ -106,7 +106,7 @@ def overlapping_prompts(event: TurnEnded) -> Violation | None:
     if _queues(connection.agent_capabilities):
         return None
     return Violation(
-        f"it was asked for while the prompt of line {first.begun} was not answered, and not refused",
+        f"it was sent before the prompt on line {first.begun} was answered, and was not refused",
         line=turn.begun,
     )
 
@@ -194,7 +194,7 @@ def left_unanswered(event: TurnEnded) -> list[Violation] | None:
     if not turn.questions or turn.cancelled is not None or not event.connection.has_both_ways:
         return None
     return [
-        Violation(f"the question of line {question.line} is neither answered nor taken back")
+        Violation(f"the request on line {question.line} is neither answered nor withdrawn")
         for question in turn.questions
         if question.withdrawn is None
     ]

@@ -37,21 +37,21 @@ def no_messages(event: RecordingEnded) -> Violation | None:
 
 
 rule("recording/cut-line", UnreadableLine)(
-    _finds("cut", "the line breaks off in the middle of a message")
+    _finds("cut", "the line is cut off in the middle of a message")
 )
 rule("recording/several-messages", UnreadableLine)(
-    _finds("several", "the line has several messages, or parts of them")
+    _finds("several", "the line contains several messages, or parts of them")
 )
 rule("recording/gigantic-line", UnreadableLine)(
-    _finds("long", "the line is longer than 64 MB, and was passed over")
+    _finds("long", "the line is longer than 64 MB, and was skipped")
 )
 rule("recording/binary", UnreadableLine)(_finds("binary", "the line is binary", once=True))
 rule("recording/not-utf8", UnreadableLine)(
-    _finds("encoding", "the line has bytes that are no UTF-8", once=True)
+    _finds("encoding", "the line has bytes that are not UTF-8", once=True)
 )
-rule("recording/not-json", UnreadableLine)(_finds("json", "the line is no JSON"))
+rule("recording/not-json", UnreadableLine)(_finds("json", "the line is not JSON"))
 rule("recording/not-a-message", UnreadableLine)(
-    _finds("no_message", "the line is JSON, but no message")
+    _finds("no_message", "the line is JSON, but not a message")
 )
 rule("recording/blank-line", UnreadableLine)(_finds("blank", "the line is empty", once=True))
 
@@ -76,7 +76,7 @@ def begins_in_the_middle(event: RecordingEnded) -> Violation | None:
     seen = event.connection
     if not event.has_ids or seen.is_whole or seen.version is not None:
         return None
-    return Violation("there is no `initialize`: what was before is not known", line=event.first)
+    return Violation("there is no `initialize`: what came before is not known", line=event.first)
 
 
 @rule("recording/breaks-off", RecordingEnded)
@@ -85,7 +85,7 @@ def breaks_off(event: RecordingEnded) -> Iterator[Violation]:
     for turn in event.turns:
         if not turn.is_implied and turn.request is not None:
             yield Violation(
-                f"the prompt of line {turn.begun} is not answered when the recording ends"
+                f"the prompt on line {turn.begun} is not answered when the recording ends"
             )
 
 
@@ -97,7 +97,7 @@ def time_goes_back(event: MessageSeen) -> Violation | None:
         return None
     if event.method == "initialize":
         return None  # another run of the agent, with its own clock
-    return Violation(f"it is {before - now:.3f} s earlier than the message before", "t")
+    return Violation(f"it is {before - now:.3f} s earlier than the previous message", "t")
 
 
 @rule("recording/wrong-direction", MessageSeen)
@@ -108,11 +108,11 @@ def wrong_way(event: MessageSeen) -> Violation | None:
         return None
     if sender == "agent" and method in _CLIENTS:
         return Violation(
-            f"`{method}` is what a client sends, and here the agent did", "dir", once=method
+            f"`{method}` is sent by clients, but here the agent sent it", "dir", once=method
         )
     if sender == "client" and method in _AGENTS:
         return Violation(
-            f"`{method}` is what an agent sends, and here the client did", "dir", once=method
+            f"`{method}` is sent by agents, but here the client sent it", "dir", once=method
         )
     return None
 
@@ -124,7 +124,7 @@ def answer_to_nobody(event: MessageSeen) -> Violation | None:
         return None
     if not (event.connection.is_whole and event.connection.has_both_ways):
         return None
-    return Violation("nothing waits for an answer under this id", "id")
+    return Violation("no open request has this id", "id")
 
 
 @rule("recording/same-id", MessageSeen)
@@ -133,7 +133,7 @@ def same_id(event: MessageSeen) -> Violation | None:
     if event.same_id is None or not event.connection.has_both_ways:
         return None  # the answer may be what was not recorded
     return Violation(
-        f"the request of line {event.same_id} has this id too, and is not answered yet", "id"
+        f"the request on line {event.same_id} has this id, too, and is not answered yet", "id"
     )
 
 
@@ -154,4 +154,4 @@ def lone_surrogate(event: UnreadableLine) -> Violation | None:
     """Find half of a surrogate pair."""
     if event.line.fault != "surrogate":
         return None
-    return Violation("the message has half of a surrogate pair")
+    return Violation("the message contains half of a surrogate pair")

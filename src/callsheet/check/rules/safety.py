@@ -43,7 +43,7 @@ def secret(event: _Event) -> list[Violation] | None:
     if is_clean and has_no_hint:
         return None
     return [
-        Violation(f"a secret stands there in clear: {_counted(name, count)}", where, once=name)
+        Violation(f"a secret is in the clear: {_counted(name, count)}", where, once=name)
         for where, value in fresh.items()
         for name, count in _secrets(value, is_clean=is_clean).items()
     ]
@@ -132,7 +132,9 @@ def turning_characters(event: UpdateArrived | PermissionAsked) -> list[Violation
     begin, update, _ = _parts(event)
     return [
         Violation(
-            f"U+{ord(found[0]):04X} lets the text look as it is not", f"{begin}.{name}", once=name
+            f"U+{ord(found[0]):04X} makes the text look different from what it is",
+            f"{begin}.{name}",
+            once=name,
         )
         for name, shown in _read_to_decide(update)
         if type(shown) is str and not shown.isascii()
@@ -156,7 +158,7 @@ def raw_escapes(event: UpdateArrived) -> Violation | None:
         shown = block.get("text")
         if type(shown) is str and ("\x1b" in shown or "\0" in shown):
             name = "ESC" if "\x1b" in shown else "NUL"
-            return Violation(f"a text has the character {name}", "update.content", once="")
+            return Violation(f"a text contains the character {name}", "update.content", once="")
     return None
 
 
@@ -175,7 +177,7 @@ def unknown_terminal(event: UpdateArrived) -> list[Violation] | None:
     }
     keys = [text(item["terminalId"]) for item in shown if item.get("type") == "terminal"]
     return [
-        Violation("no terminal of this id was made before", "update.content", once=key)
+        Violation("no terminal with this id was created before", "update.content", once=key)
         for key in keys
         if key is not None and key not in known
     ]

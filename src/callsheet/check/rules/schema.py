@@ -83,11 +83,9 @@ def not_json_rpc(event: MessageSeen) -> Violation | None:
     if event.method is not None:
         return None
     if "method" in message:
-        return Violation("`method` must be a text", "method")
+        return Violation("`method` must be a string", "method")
     if "id" not in message:
-        return Violation(
-            "there is neither a method nor an id: it asks nothing, and answers nothing"
-        )
+        return Violation("it has neither a method nor an id")
     if ("result" in message) == ("error" in message):
-        return Violation("an answer has either a result or an error")
+        return Violation("a response has either a result or an error")
     return None

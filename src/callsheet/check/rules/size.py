@@ -46,7 +46,7 @@ def amplified(event: CallClosed) -> Violation | None:
     envelopes = ENVELOPE * (call.updates + len(call.questions))
     if call.wire_bytes <= FLOOR + TIMES * net + envelopes:
         return None
-    times = f"{call.wire_bytes / max(net, 1):.0f} times the {bytes_text(net)} that it tells"
+    times = f"{call.wire_bytes / max(net, 1):.0f} times the {bytes_text(net)} of its content"
     return Violation(f"{bytes_text(call.wire_bytes)} in {call.updates} updates: {times}")
 
 
@@ -81,7 +81,9 @@ def grows(event: CallClosed) -> Iterator[Violation]:
 
 def _again(name: str, again: Repetition, how: str) -> Violation:
     times = f"{again.times} times" if again.times > 1 else "once"
-    message = f"{name} was sent again {times} {how}: {bytes_text(again.size)} that were known"
+    message = (
+        f"{name} was sent again {times} {how}: {bytes_text(again.size)} that had been sent before"
+    )
     return Violation(message, f"update.{name}", line=again.line)
 
 
@@ -97,7 +99,7 @@ def output_twice(event: CallClosed) -> Violation | None:
     if not twice:
         return None
     return Violation(
-        f"{bytes_text(twice)} of the content are in rawOutput, too", "update.rawOutput"
+        f"{bytes_text(twice)} of the content are also in rawOutput", "update.rawOutput"
     )
 
 

@@ -35,7 +35,7 @@ def command(ctx: click.Context, keep: str | None) -> int:
     """Watch a poor agent become a good one: the same agent twice, bare and behind the tap.
 
     Both runs are real, side by side on a wide terminal. It takes less than ten seconds. No model and no
-    network are needed, and nothing is kept unless you ask for it.
+    network are needed, and nothing is stored without --keep.
 
     \b
     Exit codes: 0 ok, 1 something went wrong, 2 bad usage, 130 interrupted.

@@ -100,7 +100,7 @@ def command() -> int:
     """Watch our agent and its tools at work: a client and an agent over stdio, as cards.
 
     It takes about ten seconds, in a directory of its own that is removed afterwards. No model and no
-    network are needed, and nothing is kept.
+    network are needed, and nothing is stored.
 
     \b
     Exit codes: 0 ok, 1 a check over the traffic failed, 2 bad usage, 130 interrupted.
