@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from typing import Any, TypedDict, Unpack
 
@@ -158,8 +157,7 @@ def _check(name: str, value: Any) -> None:
     if value is None:
         return
     if name == "cost":
-        is_number = type(value) in (int, float) and math.isfinite(value)
-        if not is_number or not 0 <= value <= MOST_COST:
+        if type(value) not in (int, float) or not 0 <= value <= MOST_COST:
             raise InvalidValue(f"cost: expected an amount, from 0 on, got {value!r}")
     elif name == "model":
         if type(value) is not str or not value.strip() or not value.isprintable():

@@ -15,7 +15,6 @@ never 0.
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Any
 
@@ -148,8 +147,8 @@ def cost_of(value: Any) -> tuple[float | None, str | None]:
     """Return the amount and the currency of ACP's `Cost`; None and None if it has not both."""
     amount: Any = obj(value).get("amount")
     currency = text(obj(value).get("currency"))
-    is_number = type(amount) in (int, float) and math.isfinite(amount) and 0 <= amount <= MOST_COST
-    if not is_number or not currency or len(currency) > LONGEST_CURRENCY:
+    is_amount = type(amount) in (int, float) and 0 <= amount <= MOST_COST
+    if not is_amount or not currency or len(currency) > LONGEST_CURRENCY:
         return None, None
     return (float(amount), currency) if currency.isprintable() else (None, None)
 

@@ -264,7 +264,7 @@ def test_impossible_counts_are_left_out(value: Any) -> None:
     assert usage == TokenUsage(output_tokens=2, model=known)
 
 
-@pytest.mark.parametrize("value", [-1, 1e300, "5", True, [5], float("nan"), float("inf")], ids=repr)
+@pytest.mark.parametrize("value", [-1, 1e300, 10**400, "5", True, [5], float("nan"), float("inf")])
 def test_impossible_costs_are_left_out(value: Any) -> None:
     assert usage_of(spent(value)).cost is None
     assert usage_of(spent(0.5), spent(value)).cost == 0.5
