@@ -280,6 +280,7 @@ class Conversation:
     def _note_turn(self, meta: JsonObject | None) -> None:
         """Note the turn in the history, and begin its span, under the trace of the client if it has one."""
         key, given = "", received(meta)
+        self.session.trace = given
         if self._log is not None:
             key = self._log.begin_turn(None if given is None else given.traceparent)
         if self._spans is not None:

@@ -14,6 +14,7 @@ OpenTelemetry is imported only where the standard variables switch it on, and th
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,19 +24,25 @@ TYPE_CHECKING = False  # an editor waits for our start
 if TYPE_CHECKING:
     from callsheet.telemetry.otel import OtelSink
 
-ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 NEEDS = "OpenTelemetry is not installed: pip install 'callsheet[otel]'"
 
 _said: set[str] = set()
 
 
+def exporters(signal: str, environ: Mapping[str, str] = os.environ) -> set[str]:
+    """Return the exporters that the standard variables name for `TRACES`, or for `METRICS`."""
+    if chosen := environ.get(f"OTEL_{signal}_EXPORTER", "").strip():
+        return {name.strip() for name in chosen.split(",")} - {"", "none"}
+    endpoints = ("OTEL_EXPORTER_OTLP_ENDPOINT", f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
+    return {"otlp"} if any(environ.get(name, "").strip() for name in endpoints) else set()
+
+
 def is_on(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether the standard `OTEL_*` variables ask for spans."""
+    """Return whether the standard `OTEL_*` variables ask for spans, or by name for figures alone."""
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
-    if chosen := environ.get("OTEL_TRACES_EXPORTER", "").strip():
-        return not {name.strip() for name in chosen.split(",")}.isdisjoint(("otlp", "console"))
-    return any(environ.get(name, "").strip() for name in ENDPOINTS)
+    figures = environ.get("OTEL_METRICS_EXPORTER", "").strip() and exporters("METRICS", environ)
+    return bool(figures or exporters("TRACES", environ))
 
 
 def session_sink(session_id: str, *, agent: str = "", version: str = "") -> OtelSink | None:
@@ -64,8 +71,14 @@ def is_installed() -> bool:
         return False
 
 
+def without_password(text: str) -> str:
+    """Return a text without the names and passwords in its URLs."""
+    return re.sub(r"(?<=//)[^/@\s]*@", "", text)
+
+
 def say(text: str) -> None:
     """Write a message for the user to stderr, once."""
+    text = without_password(text)
     if text not in _said:
         _said.add(text)
         with suppress(OSError, ValueError):

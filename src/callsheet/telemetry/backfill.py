@@ -12,11 +12,13 @@ from typing import Any
 import msgspec
 from google.protobuf.json_format import MessageToDict
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
 from callsheet.report.json import JsonObject
+from callsheet.telemetry import without_password
 from callsheet.telemetry.export import BadTelemetry, Endpoint, otlp_exporter, own_resource
 from callsheet.telemetry.spans import SpanMaker
 
@@ -26,29 +28,11 @@ AT_ONCE = 256
 _IDS = ("traceId", "spanId", "parentSpanId")
 
 
-class SentTotals(SpanProcessor):
-    """The spans that have ended, until they are taken."""
-
-    def __init__(self) -> None:
-        self.spans: list[ReadableSpan] = []
-
-    def on_end(self, span: ReadableSpan) -> None:
-        """Take a span."""
-        self.spans.append(span)
-
-    def take(self, at_least: int = 1) -> list[ReadableSpan]:
-        """Return the spans so far, if there are so many, and forget them."""
-        found = self.spans if len(self.spans) >= at_least else []
-        if found:
-            self.spans = []
-        return found
-
-
-def collecting() -> tuple[SpanMaker, SentTotals]:
+def collecting() -> tuple[SpanMaker, InMemorySpanExporter]:
     """Return a maker of spans, and where they are."""
-    collected = SentTotals()
+    collected = InMemorySpanExporter()
     provider = TracerProvider(ALWAYS_ON, own_resource(), shutdown_on_exit=False)
-    provider.add_span_processor(collected)
+    provider.add_span_processor(SimpleSpanProcessor(collected))
     return SpanMaker(provider), collected
 
 
@@ -83,9 +67,9 @@ class Sender:
 
     def __init__(self, url: str | None) -> None:
         exporter: Any = otlp_exporter(url)
-        self.url: str = exporter._endpoint
+        self.url: str = without_password(exporter._endpoint)
         self._exporter: SpanExporter = exporter
-        self._endpoint: Endpoint = Endpoint(self.url, quiet=True)
+        self._endpoint: Endpoint = Endpoint(quiet=True)
 
     def send(self, spans: Sequence[ReadableSpan]) -> None:
         """Send spans.
@@ -94,7 +78,8 @@ class Sender:
             BadTelemetry: The endpoint has not taken them.
         """
         if self._exporter.export(spans) is not SpanExportResult.SUCCESS:
-            raise BadTelemetry(f"{self.url} does not take the spans: {self._endpoint.why}")
+            why = without_password(self._endpoint.why)
+            raise BadTelemetry(f"{self.url} does not take the spans: {why}")
 
     def close(self) -> None:
         """Close the connection."""

@@ -9,49 +9,66 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import Any
 
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.metrics import MeterProvider
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 
 from callsheet.report.errors import CallsheetError
-from callsheet.telemetry import say
-
-GLANCE = 0.02
-"""Seconds between two looks at whether what is left has been sent."""
+from callsheet.telemetry import exporters, say
 
 
 class BadTelemetry(CallsheetError):
     """An `OTEL_*` variable asks for what can't be done, or spans can't be sent."""
 
 
+_SENDERS = (
+    "opentelemetry.exporter.otlp.proto.http",
+    "opentelemetry.sdk._shared_internal",
+    "opentelemetry.sdk.metrics._internal.export",
+)
+"""Those whose warnings are of what can't be sent. Others doubt an attribute, or a client's `tracestate`."""
+
+
 class Endpoint(logging.Handler):
     """What is known of the endpoint: it hears what OpenTelemetry logs, and tells the user once."""
 
-    def __init__(self, url: str, *, quiet: bool = False) -> None:
+    def __init__(self, *, quiet: bool = False) -> None:
         super().__init__(logging.WARNING)
-        self.url: str = url
+        self.spans: str = ""
+        self.figures: str = ""
         self.why: str = "no reason is known"
+        self.is_set_up: bool = quiet
         self._is_told: bool = quiet
-        self.fails: threading.Event = threading.Event()
+        self.done: threading.Event = threading.Event()
+        """Set when there is nothing to wait for: all is sent, or can't be."""
         logger = logging.getLogger("opentelemetry")
         logger.addHandler(self)
         logger.propagate = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take note of a failure."""
-        self.fails.set()
-        self.why = " ".join(record.getMessage().split())[:200]
-        if not self._is_told:
-            self._is_told = True
-            say(f"what is sent does not reach {self.url}, and is dropped ({self.why})")
+        """Take note of a failure, or of a variable that is wrong."""
+        if record.name.startswith("opentelemetry.util"):
+            record.args = ("(hidden)",)  # of a header, which may be a key
+        text = " ".join(record.getMessage().split())[:200]
+        if not self.is_set_up:
+            say(text)
+        elif record.name.startswith(_SENDERS):
+            self.why = text
+            self.done.set()
+            if not self._is_told:
+                self._is_told = True
+                url = self.figures if "metric" in record.name else self.spans
+                say(f"what is sent does not reach {url}, and is dropped ({text})")
 
 
 def own_providers() -> tuple[TracerProvider, MeterProvider | None, Callable[[float], bool]]:
@@ -62,35 +79,51 @@ def own_providers() -> tuple[TracerProvider, MeterProvider | None, Callable[[flo
     Raises:
         BadTelemetry: The variables ask for a protocol that there is no exporter for.
     """
-    chosen = _names("OTEL_TRACES_EXPORTER", "otlp")
-    resource = own_resource()
+    endpoint, resource = Endpoint(), own_resource()
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    endpoint = Endpoint("stderr")
-    if "console" in chosen:
-        import sys
-
-        # stdout belongs to ACP.
-        provider.add_span_processor(BatchSpanProcessor(ConsoleSpanExporter(out=sys.stderr)))
-    if "otlp" in chosen:
-        exporter = otlp_exporter()
-        endpoint.url = exporter._endpoint  # pyright: ignore[reportPrivateUsage]
+    readers: list[PeriodicExportingMetricReader] = []
+    for name in _chosen("TRACES"):
+        if name == "otlp":
+            exporter = otlp_exporter()
+            endpoint.spans = exporter._endpoint  # pyright: ignore[reportPrivateUsage]
+        else:
+            exporter = ConsoleSpanExporter(out=sys.stderr)  # stdout belongs to ACP
         provider.add_span_processor(BatchSpanProcessor(exporter))
-    meters = _own_meters(resource)
+    for name in _chosen("METRICS"):
+        if name == "otlp":
+            _check_protocol("METRICS")
+            figures = OTLPMetricExporter()
+            endpoint.figures = figures._endpoint  # pyright: ignore[reportPrivateUsage]
+        else:
+            figures = ConsoleMetricExporter(out=sys.stderr)
+        readers.append(PeriodicExportingMetricReader(figures))
+    meters = MeterProvider(readers, resource, shutdown_on_exit=False) if readers else None
+    endpoint.is_set_up = True
 
     def stop() -> None:
-        provider.shutdown()
-        if meters is not None:
-            meters.shutdown()
+        try:
+            provider.shutdown()
+            if meters is not None:
+                meters.shutdown()
+        finally:
+            endpoint.done.set()
 
     def stop_by(until: float) -> bool:
-        thread = threading.Thread(target=stop, name="callsheet-spans-end", daemon=True)
-        endpoint.fails.clear()  # it may work again
-        thread.start()
-        while thread.is_alive() and time.monotonic() < until and not endpoint.fails.is_set():
-            thread.join(GLANCE)
-        return endpoint.fails.is_set() or not thread.is_alive()  # of a failure, users are told
+        endpoint.done.clear()  # it may work again
+        threading.Thread(target=stop, name="callsheet-spans-end", daemon=True).start()
+        return endpoint.done.wait(
+            max(0.0, until - time.monotonic())
+        )  # of a failure, users are told
 
     return provider, meters, stop_by
+
+
+def _chosen(signal: str) -> set[str]:
+    """Return the exporters that the variables name, and say which there are none of."""
+    found = exporters(signal)
+    if others := sorted(found - {"otlp", "console"}):
+        say(f"OTEL_{signal}_EXPORTER={','.join(others)}: expected otlp, console or none")
+    return found.difference(others)
 
 
 def otlp_exporter(url: str | None = None) -> OTLPSpanExporter:
@@ -121,29 +154,8 @@ def own_resource() -> Resource:
     return Resource(mine).merge(OTELResourceDetector().detect())
 
 
-def _own_meters(resource: Resource) -> Any:
-    """Return a provider of figures, if the variables name an endpoint for them."""
-    endpoints = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
-    is_asked = any(os.environ.get(name, "").strip() for name in endpoints)
-    if not is_asked or "otlp" not in _names("OTEL_METRICS_EXPORTER", "otlp"):
-        return None
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-    from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
-    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-
-    _check_protocol("METRICS")
-    reader = PeriodicExportingMetricReader(OTLPMetricExporter())
-    return SdkMeterProvider([reader], resource=resource, shutdown_on_exit=False)
-
-
-def _names(variable: str, default: str) -> set[str]:
-    given = os.environ.get(variable, "").strip() or default
-    return {name.strip() for name in given.split(",")}
-
-
 def _check_protocol(signal: str) -> None:
-    general = "OTEL_EXPORTER_OTLP_PROTOCOL"
-    for name in (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", general):
+    for name in (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
         protocol = os.environ.get(name, "").strip()
         if protocol == "http/protobuf":
             return

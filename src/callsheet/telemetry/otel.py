@@ -133,17 +133,18 @@ class SpanThread:
         return done.wait(timeout)
 
     def _start(self) -> None:
-        thread = self._thread
-        if self._is_closing or (thread is not None and thread.is_alive()):
-            return
-        self._thread = threading.Thread(target=self._run, name="callsheet-spans", daemon=True)
-        # The process waits for this one, and imports still work then, as they don't at exit.
-        last = threading.Thread(target=self._close_at_last, name="callsheet-spans-end")
-        try:
-            self._thread.start()
-            last.start()
-        except RuntimeError as exc:  # no thread can be started
-            say(f"no spans are made: {exc}")
+        with _lock:
+            thread = self._thread
+            if self._is_closing or (thread is not None and thread.is_alive()):
+                return
+            self._thread = threading.Thread(target=self._run, name="callsheet-spans", daemon=True)
+            # The process waits for this one, and imports still work then, as they don't at exit.
+            last = threading.Thread(target=self._close_at_last, name="callsheet-spans-end")
+            try:
+                self._thread.start()
+                last.start()
+            except RuntimeError as exc:  # no thread can be started
+                say(f"no spans are made: {exc}")
 
     def _close_at_last(self) -> None:
         threading.main_thread().join()
@@ -190,7 +191,7 @@ class SpanThread:
 
 
 _threads: dict[Any, SpanThread] = {}
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal's handler may come upon what it has interrupted
 
 
 def _thread_for(tracer_provider: Any, meter_provider: Any) -> SpanThread:
@@ -341,10 +342,6 @@ class OtelSink:
                 )
             elif len(self._open) < OPEN:
                 self._open[key] = scope
-
-    def send_now(self, items: deque[Any], until: float) -> None:  # noqa: ARG002
-        """Queue records of calls, at the end of the process."""
-        self.send(items)
 
     def context_of(self, call_id: str) -> JsonObject:
         """Return the fields of a `_meta` with which others become children of a call's span."""

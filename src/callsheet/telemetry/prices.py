@@ -52,7 +52,7 @@ def estimated(usage: TokenUsage, at: float) -> TokenUsage:
     for name, of in ((usage.model, None), (model, provider)):
         try:
             found = prices.calc_price(
-                prices.Usage(**_billed(usage)),
+                prices.Usage(**billed(usage)),
                 name,
                 provider_id=of,
                 genai_request_timestamp=datetime.fromtimestamp(at, UTC),
@@ -64,7 +64,7 @@ def estimated(usage: TokenUsage, at: float) -> TokenUsage:
     return usage
 
 
-def _billed(usage: TokenUsage) -> dict[str, int]:
+def billed(usage: TokenUsage) -> dict[str, int]:
     """Return the tokens as they are billed: all that went in, what of it was cached, all that came out.
 
     ACP counts each kind for itself, so that the total is the sum of all; some agents count what was cached

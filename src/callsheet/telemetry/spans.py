@@ -17,9 +17,8 @@ from typing import Any
 
 import msgspec
 from opentelemetry import trace
-from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.context import Context
-from opentelemetry.metrics import MeterProvider, NoOpMeterProvider
+from opentelemetry.metrics import MeterProvider, get_meter_provider
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, Status, StatusCode
@@ -34,6 +33,7 @@ from callsheet.report.status import ToolCallStatus
 from callsheet.report.terminal import CallRecord
 from callsheet.report.usage import TokenUsage
 from callsheet.telemetry.otel import TurnScope
+from callsheet.telemetry.prices import billed
 from callsheet.telemetry.trace_ids import TraceContext, call_span_id
 
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -53,7 +53,7 @@ _TOKENS = {
     "cached_write_tokens": "gen_ai.usage.cache_creation.input_tokens",
     "thought_tokens": "gen_ai.usage.reasoning.output_tokens",
     "total_tokens": "callsheet.usage.total_tokens",
-    "model": "gen_ai.response.model",
+    "model": "gen_ai.request.model",
     "cost": "callsheet.cost",
     "currency": "callsheet.cost.currency",
     "cost_source": "callsheet.cost.source",
@@ -84,7 +84,7 @@ class SpanMaker:
 
     Args:
         tracer_provider: The provider whose processors get the spans.
-        meter_provider: Where the figures go, if anywhere.
+        meter_provider: Where the figures go. Default: the process's, if it has set one.
     """
 
     def __init__(
@@ -94,7 +94,9 @@ class SpanMaker:
         self._tracer: Any = tracer_provider.get_tracer("callsheet", version("callsheet"))
         self._ids: GivenIds = GivenIds()
         self._tracer.id_generator = self._ids
-        meter = (meter_provider or NoOpMeterProvider()).get_meter("callsheet", version("callsheet"))
+        meter = (meter_provider or get_meter_provider()).get_meter(
+            "callsheet", version("callsheet")
+        )
         self._names: set[str] = set()
         self._duration = meter.create_histogram(
             "gen_ai.execute_tool.duration",
@@ -139,7 +141,7 @@ class SpanMaker:
         if scope.stop_reason:
             span.set_attribute("callsheet.stop_reason", scope.stop_reason)
         if scope.stop_reason == "error":
-            span.set_attribute("error.type", "error")
+            span.set_attribute("error.type", "_OTHER")
             span.set_status(Status(StatusCode.ERROR))
         if scope.usage is not None:
             span.set_attributes(_usage(scope.usage))
@@ -171,7 +173,7 @@ class SpanMaker:
         self._count(report, (ended - began) / 1e9)
         span: Span = self._tracer.start_span(
             f"execute_tool {report.name or 'unknown'}",
-            _context(parent, turn.baggage),
+            _context(parent),
             SpanKind.INTERNAL,
             attributes,
             start_time=began,
@@ -233,23 +235,18 @@ class SpanMaker:
 
 def _usage(usage: TokenUsage) -> Attributes:
     used: Attributes = {named: getattr(usage, name) for name, named in _TOKENS.items()}
-    # Each kind of tokens is counted apart in ACP; the conventions' two counts have all kinds in them.
-    inputs = usage.input_tokens, usage.cached_read_tokens, usage.cached_write_tokens
-    outputs = usage.output_tokens, usage.thought_tokens
-    for name, counts in (("input", inputs), ("output", outputs)):
-        if counts[0] is not None:
-            used[f"gen_ai.usage.{name}_tokens"] = sum(filter(None, counts))
+    for name in ("input_tokens", "output_tokens"):  # these two have all kinds of tokens in them
+        if getattr(usage, name) is not None:
+            used[f"gen_ai.usage.{name}"] = billed(usage)[name]
     return _known(used)
 
 
-def _context(parent: TraceContext, baggage: str = "") -> Context:
+def _context(parent: TraceContext) -> Context:
     """Return the context of a span's children."""
     state = TraceState.from_header([parent.state] if parent.state else [])
     flags = Flags(parent.flags)
     span = NonRecordingSpan(SpanContext(parent.trace_id, parent.span_id, True, flags, state))
-    context = trace.set_span_in_context(span, Context())
-    baggage = baggage or parent.baggage
-    return W3CBaggagePropagator().extract({"baggage": baggage}, context) if baggage else context
+    return trace.set_span_in_context(span, Context())
 
 
 def _times(report: ToolCallReport, seen: int) -> tuple[int, int]:

@@ -50,7 +50,7 @@ def received(meta: object) -> TraceContext | None:
     found = meta if is_object(meta) else EMPTY
     given = found.get("traceparent")
     match = _TRACEPARENT.fullmatch(given) if isinstance(given, str) else None
-    if match is None:
+    if match is None or (match[4] and match[0].startswith("00")):  # later versions may have more
         return None
     trace_id, span_id, flags = (int(match[number], 16) for number in (1, 2, 3))
     if not trace_id or not span_id:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 from msgspec import Struct
 
 from callsheet.report.errors import InvalidValue
-from callsheet.report.json import JsonObject, JsonValue
+from callsheet.report.json import EMPTY, JsonObject, JsonValue
 from callsheet.report.status import Reason, ToolCallStatus
 from callsheet.runtime.call import RuntimeCall
 from callsheet.runtime.call_state import CallState
@@ -31,6 +31,7 @@ from .workspace import FileMemory, Workspace
 
 if TYPE_CHECKING:
     from callsheet.telemetry.otel import OtelSink
+    from callsheet.telemetry.trace_ids import TraceContext
 
     from .mcp.config import McpServer
     from .mcp.servers import McpServers
@@ -190,6 +191,8 @@ class Session(RuntimeSession):
         super().__init__(session_id, additional_directories=additional_directories, **options)
         self.spans: OtelSink | None = cast("OtelSink | None", spans)
         """What makes OpenTelemetry spans of the calls, if anything does."""
+        self.trace: TraceContext | None = None
+        """What the client's trace is, if it has one: without spans of our own, it is passed on as it came."""
         if self.spans is None:
             self.spans = session_sink(self.session_id)
         else:
@@ -305,6 +308,12 @@ class Session(RuntimeSession):
         for function in self._when_ended.pop(call.id, ()) if self._when_ended else ():
             if self.loop is not None and not self.loop.is_closed():
                 self.loop.call_soon_threadsafe(function)
+
+    def trace_meta(self, call_id: str) -> JsonObject:
+        """Return the fields of a `_meta` that make what others do for a call a part of its trace."""
+        if self.spans is not None:
+            return self.spans.context_of(call_id)
+        return EMPTY if self.trace is None else self.trace.meta()
 
     async def connected(self) -> list[str]:
         """Wait until every MCP server has started or failed, and return a message for each problem."""

@@ -165,6 +165,7 @@ async def test_an_agents_turns_are_spans_that_its_calls_are_under(
         f"00-{TRACE}-{SPAN}",
         f"00-{'0' * 32}-{SPAN}-01",
         f"ff-{TRACE}-{SPAN}-01",
+        f"00-{TRACE}-{SPAN}-01-more",
         ["00"],
         5,
     ],
@@ -175,6 +176,7 @@ async def test_a_wrong_traceparent_begins_a_new_trace(
     async with AgentClient([*CALLSHEET, "agent"], env=environment(receiver.url)) as client:
         session = await client.new_session(str(tmp_path))
         await prompt(client, session, "/list", {"traceparent": given})
+        await asyncio.to_thread(receiver.wait, 2)
     agent, tool = receiver.agents()[0], receiver.one("execute_tool list")
     assert agent.parent_id == ""
     assert agent.trace_id == tool.trace_id != TRACE
@@ -187,6 +189,7 @@ async def test_a_trace_that_is_not_sampled_is_not_sent(
         session = await client.new_session(str(tmp_path))
         await prompt(client, session, "/list", {"traceparent": f"00-{TRACE}-{SPAN}-00"})
         await prompt(client, session, "/list")
+        await asyncio.to_thread(receiver.wait, 2)
     assert [one.name for one in receiver.tools()] == ["execute_tool list"]
     assert TRACE not in {one.trace_id for one in receiver.spans}
 
@@ -377,6 +380,7 @@ async def test_a_slow_endpoint_slows_no_call_and_no_end(
     [
         ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "expected http/protobuf"),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "no-url"}, "no-url/v1/traces"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://ada:pass@127.0.0.1:9"}, " http://127.0.0.1:9/v1"),
     ],
 )
 def test_wrong_variables_are_told_once_and_break_nothing(
@@ -386,3 +390,48 @@ def test_wrong_variables_are_told_once_and_break_nothing(
     assert done.returncode == 0
     assert done.stderr.count("callsheet: telemetry:") == 1
     assert said in done.stderr
+    assert "ada:pass" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"OTEL_TRACES_EXPORTER": "otlp,zipkin"}, "zipkin: expected otlp, console or none"),
+        ({"OTEL_BSP_SCHEDULE_DELAY": "soon"}, "OTEL_BSP_SCHEDULE_DELAY"),
+        ({"OTEL_TRACES_SAMPLER": "odd"}, "sampler odd"),
+        ({"OTEL_EXPORTER_OTLP_HEADERS": "Bearer_my-key"}, "Header"),
+    ],
+)
+def test_with_a_variable_that_is_wrong_spans_are_sent_and_that_is_said(
+    receiver: OtlpReceiver,
+    environment: Environment,
+    tmp_path: Path,
+    variables: dict[str, str],
+    said: str,
+) -> None:
+    done = call(environment(receiver.url, **variables), tmp_path, "list")
+    assert len(receiver.spans) == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("callsheet: telemetry: ")
+    assert said in line
+    assert "not reach" not in line
+    assert "my-key" not in line
+
+
+def test_figures_alone_are_sent_when_they_are_asked_for_by_name(
+    receiver: OtlpReceiver, environment: Environment, tmp_path: Path
+) -> None:
+    chosen = {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "otlp"}
+    done = call(environment(receiver.url, **chosen), tmp_path, "list")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (len(receiver.spans), receiver.points["callsheet.calls"][0][1]) == (0, 1)
+
+
+def test_the_standard_variables_hold(
+    receiver: OtlpReceiver, environment: Environment, tmp_path: Path
+) -> None:
+    named = {"OTEL_SERVICE_NAME": "mine", "OTEL_RESOURCE_ATTRIBUTES": "team=blue"}
+    call(environment(receiver.url, **named), tmp_path, "list")
+    assert {"service.name": "mine", "team": "blue"}.items() <= receiver.resources[0].items()
+    call(environment(receiver.url, OTEL_TRACES_SAMPLER="always_off"), tmp_path, "list")
+    assert len(receiver.spans) == 2

@@ -83,9 +83,10 @@ def _batches(store: Store, query: Query, limit: int | None) -> Iterator[Sequence
         report = replace(call.record.report, tool_call_id=call.own_id)
         record = CallRecord(report, call.record.terminals)
         maker.call(record, scope, _ns(call.head.updated_at), _turn_of_parent(store, call))
-        if spans := collected.take(AT_ONCE):
+        if len(spans := collected.get_finished_spans()) >= AT_ONCE:
             yield spans
-    if spans := collected.take():
+            collected.clear()
+    if spans := collected.get_finished_spans():
         yield spans
 
 

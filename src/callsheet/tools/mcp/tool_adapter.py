@@ -30,7 +30,7 @@ from callsheet.report.content import (
     ToolCallContent,
 )
 from callsheet.report.errors import InvalidContent
-from callsheet.report.json import EMPTY, JsonObject
+from callsheet.report.json import JsonObject
 from callsheet.report.patterns import lazy
 from callsheet.tools.errors import ExecutionFailed
 from callsheet.tools.tool import Tool
@@ -73,12 +73,11 @@ def make_tool(server: Server, name: str, declared: DeclaredTool) -> tuple[Tool, 
     is_read_only = server.config.trusted and hints.get("readOnlyHint") is True
 
     async def run(call: Call, arguments: dict[str, Any]) -> ToolResult:
-        spans = call.session.spans
         given = await server.call(
             declared.name,
             arguments,
             partial(_report_progress, call),
-            EMPTY if spans is None else spans.context_of(call.id),
+            call.session.trace_meta(call.id),
         )
         try:
             answer = msgspec.convert(given, _Answer)
