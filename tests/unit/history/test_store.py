@@ -342,8 +342,11 @@ def test_a_file_that_is_just_being_begun_is_nobody_elses(
                 with monkeypatch.context() as patch:
                     patch.setattr(sqlite, "connection", impatient)
                     patch.setattr(sqlite, "BUSY", 0.0)
-                    with suppress(HistoryError):  # it is our turn
-                        store_of(file).open(write=False)
+                    with (
+                        closing(store_of(file)) as reader,
+                        suppress(HistoryError),
+                    ):  # it is our turn
+                        reader.open(write=False)
 
         db = connection(named, mode)
         db.set_trace_callback(before)
