@@ -23,6 +23,9 @@ from callsheet.telemetry.prices import CURRENCY, estimated
 _AMOUNT = lazy(r"\$?(\d+(?:\.\d+)?)(?:\s*([A-Za-z]{3,16}))?", re.ASCII)
 _MOST = 1e9
 
+EXACT = 9
+"""Decimal places that are compared: ten turns at 0.2 cost 2, and not 1.9999999999999998."""
+
 
 class BadBudget(CallsheetError):
     """An amount of money can't be read, or is none to spend."""
@@ -35,21 +38,12 @@ class BudgetSpent(ProtocolError):
     label = "Budget spent"
 
 
-class _Spent(Struct):
-    """What a session has cost: its turns before, and the last one, by any name that it has."""
-
-    before: float = 0.0
-    turn: Any = None
-    cost: float = 0.0
-    is_estimated: bool = False
-
-
 class CostBudget(Struct):
-    """What each session may cost, and what each has cost so far."""
+    """What each session may cost, and what the turns of each have used so far."""
 
     amount: float
     currency: str = CURRENCY
-    _sessions: dict[str, _Spent] = field(default_factory=dict[str, _Spent])
+    _used: dict[str, dict[Any, TokenUsage]] = field(default_factory=dict[str, dict[Any, TokenUsage]])
 
     def count(self, session: str, turn: Any, usage: TokenUsage, at: float) -> bool:
         """Count what a turn has used so far, and return whether it is known what that costs.
@@ -60,29 +54,28 @@ class CostBudget(Struct):
             usage: What it has used so far: more than at the last time, and not in addition to that.
             at: When that was, in seconds since 1970.
         """
-        spent = self._sessions.setdefault(session, _Spent())
-        if turn != spent.turn:
-            spent.before, spent.turn, spent.cost = spent.before + spent.cost, turn, 0.0
         usage = estimated(usage, at)
         if usage.cost is None or (usage.currency or "").upper() != self.currency:
             return False
-        spent.cost = usage.cost
-        spent.is_estimated = spent.is_estimated or usage.cost_source == "estimated"
+        self._used.setdefault(session, {})[turn] = usage
         return True
+
+    def _cost(self, session: str) -> float:
+        costs = (one.cost or 0.0 for one in self._used.get(session, {}).values())
+        return round(sum(costs), EXACT)
 
     def is_spent(self, session: str) -> bool:
         """Whether a session has cost as much as it may."""
-        spent = self._sessions.get(session)
-        return spent is not None and spent.before + spent.cost >= self.amount
+        return self._cost(session) >= self.amount
 
     def texts(self, session: str) -> dict[str, str]:
         """Return what phrases about it name: the budget, its currency, and the cost of a session."""
-        spent = self._sessions.get(session, _Spent())
-        cost = money_text(spent.before + spent.cost, self.currency)
+        cost, turns = money_text(self._cost(session), self.currency), self._used.get(session, {})
+        is_estimate = any(one.cost_source == "estimated" for one in turns.values())
         return {
             "budget": money_text(self.amount, self.currency),
             "currency": self.currency,
-            "cost": f"≈ {cost}" if spent.is_estimated else cost,
+            "cost": f"≈ {cost}" if is_estimate else cost,
         }
 
     def refuse(self, session: str, phrase: Callable[..., str]) -> BudgetSpent | None:

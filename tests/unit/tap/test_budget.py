@@ -117,6 +117,24 @@ def test_costs_of_turns_add_up() -> None:
     assert cancels(tap) == 1
 
 
+def test_ten_turns_at_a_tenth_of_it_spend_it() -> None:
+    tap = Tapped(budget="2.00")
+    for number in range(10):
+        assert cancels(tap) == 0
+        tap.agent(cost(0.2 * (number + 1)), answer(number + 2)).client(prompt(number + 3))
+    assert "$2.00, and its budget is $2.00" in tap.heard()[-1]["error"]["message"]
+
+
+def test_what_a_rejected_prompt_reports_does_not_count_the_turn_that_runs_again() -> None:
+    tap = Tapped(budget="2.00").client(prompt(3)).agent(cost(0.9))
+    usage = {"inputTokens": 1000, "outputTokens": 0, "totalTokens": 1000}
+    quota = {"quota": {"model_usage": [{"model": "gpt-5", "token_count": usage}]}}
+    tap.agent(answer(3, usage=usage, _meta=quota), cost(1.5))
+    assert (chunks(tap.heard()), cancels(tap)) == ([], 0)
+    tap.agent(cost(2.0))
+    assert cancels(tap) == 1
+
+
 def test_a_prompt_that_waits_for_the_stopped_turn_is_stopped_as_well() -> None:
     tap = Tapped(budget="2.00").client(prompt(3)).agent(cost(2.5))
     assert cancels(tap) == 1
