@@ -6,7 +6,7 @@ import { bytes, oneLine, plain, plural, durationText, statusWord } from "./forma
 import { Frames } from "./frames.js";
 import { Mark } from "./icons.js";
 import { CodeSpans } from "./markdown.js";
-import { duration, repairedOf } from "./model.js";
+import { duration, repairedOf, shortTitle } from "./model.js";
 import { permissionText } from "./permission.js";
 import { setTab } from "./route.js";
 import * as s from "./store.js";
@@ -19,12 +19,13 @@ const NAMES = { card: "Card", data: "Data", frames: "Frames", findings: "Finding
 /* Args:
      call: a TracedCall
      old: the same call as the agent sent it, or null
-     context: `{hasTimes, who, cwd}`
+     context: `{hasTimes, who, cwd}`, or a trace
      onClose: closes the detail
      more: buttons of the view */
 export function CallDetail({ call, old, context, onClose, more }) {
   const active = s.tab.value;
   const count = call.findings.length + (old?.findings.length ?? 0);
+  const title = call.title && shortTitle(call, { sessions: { [call.session]: context.cwd }, ...context });
   return html`<article class="detail" aria-label="Call">
     <div class="bar">
       <button class="back" onClick=${onClose}>← Calls</button>
@@ -34,7 +35,7 @@ export function CallDetail({ call, old, context, onClose, more }) {
       <button class="close" aria-label="Close" title="Close (Escape)" onClick=${onClose}>×</button>
     </div>
     <h2><${Mark} status=${call.status} />
-      <span class="title"> ${call.title ? html`<${CodeSpans} text=${plain(call.title.slice(0, 1000))} />` : html`<i class="dim">no title</i>`}</span></h2>
+      <span class="title"> ${title ? html`<${CodeSpans} text=${plain(title.slice(0, 1000))} />` : html`<i class="dim">no title</i>`}</span></h2>
     <${Facts} call=${call} context=${context} />
     <div class="tabs" role="tablist" aria-label="Detail">
       ${s.TABS.map((name, n) => html`<button
@@ -63,7 +64,7 @@ function moveTab(event) {
 function Facts({ call, context }) {
   const took = duration(call);
   const facts = [
-    ["tool", call.name], ["kind", call.kind || "none"], ["status", [statusWord(call.status), call.reason].filter(Boolean).join(", ")],
+    ["tool", call.name], ["kind", call.kind || "none"], ["status", [...new Set([statusWord(call.status), call.reason])].filter(Boolean).join(", ")],
     ["took", took != null && context.hasTimes && durationText(took)], ["size", bytes(call.size)],
     ["permission", permissionText(call)], ["repaired", repairedOf(call).join(", ")], ["parent", call.parent], ["who", whoText(whoOf(call, context)) || "unknown"],
     ["id", call.id],

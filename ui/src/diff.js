@@ -52,7 +52,7 @@ export function Diff({ item }) {
   return html`<figure class="diff">
     <figcaption>
       <code>${oneLine(item.path || "a file without a path")}</code>
-      <span class="added">+${added}</span> <span class="removed">−${removed}</span>
+      ${added > 0 && html` <span class="added">+${added}</span>`} ${removed > 0 && html` <span class="removed">−${removed}</span>`}
       ${isNew && html` <span class="dim">new file</span>`}
     </figcaption>
     <table>

@@ -14,7 +14,7 @@ import { choose, go } from "./route.js";
 import * as s from "./store.js";
 import { Timeline } from "./timeline.js";
 import { VirtualList } from "./virtual.js";
-import { whoText } from "./who.js";
+import { agentName, whoText } from "./who.js";
 
 export function SessionView() {
   if (s.problem.value) return html`<p class="bad page-problem" role="alert">${s.problem.value}</p>`;
@@ -59,10 +59,10 @@ function Head({ trace }) {
   ].filter(Boolean);
   return html`<header class="session-head">
     <div>
-      <h1>${oneLine(trace.agent) || "Unknown agent"}</h1>
+      <h1>${oneLine(agentName(trace)) || "Unknown agent"}</h1>
       <p class="dim">
         <span class="source">${oneLine(trace.source, 120)}</span> · ${facts.map((text) => oneLine(text, 80)).join(" · ")}
-        ${open > 0 && html` · <b class="bad">${open} never ended</b>`}
+        ${open > 0 && html` · <b class=${s.isServed.value ? "busy" : "bad"}>${open} ${s.isServed.value ? "running" : "never ended"}</b>`}
         ${" · "}<${Verdict} found=${count(trace)} before=${old && count(old)} />
         ${cwd && html` · <code>${oneLine(cwd, 120)}</code>`}
       </p>
@@ -73,8 +73,8 @@ function Head({ trace }) {
 }
 
 function Verdict({ found, before }) {
-  if (before != null) {
-    const name = found ? "bad" : before ? "warn" : "good";
+  if (before) {
+    const name = found ? "bad" : "warn";
     return html`<b class=${name}>${plural(before, "finding")} before, ${found.toLocaleString("en")} after</b>`;
   }
   return found ? html`<b class="bad">${plural(found, "finding")}</b>` : html`<span class="good">nothing is wrong</span>`;

@@ -48,7 +48,12 @@ class Unreadable(click.ClickException):
 
 @click.command("view")
 @click.argument("source", metavar="RECORDING|SESSION")
-@click.option("-o", "--output", metavar="PAGE.html", help="Write one HTML page that opens offline.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="PAGE.html",
+    help="Write one HTML page that opens offline; - for stdout.",
+)
 @click.option(
     "--before", is_flag=True, help="Show it as the agent sent it beside what the tap makes of it."
 )
@@ -73,7 +78,7 @@ def command(
     Exit codes: 0 ok, 1 no such session, 2 unreadable.
     """
     if _is_recording(source):
-        data, name = _read(source), "stdin" if source == "-" else Path(source).name
+        data, name = _read(source, output), _name(source)
         original = trace_of(data, name)
         _check_traffic(source, data, original)
         shown = trace_of(repaired(data, locale), name) if before else original
@@ -84,14 +89,14 @@ def command(
             raise click.UsageError(
                 "--before needs a recording: of a session, only what the client saw is stored"
             )
-        with opened(history) as store:
-            try:
+        try:
+            with opened(history) as store:
                 found = find_session(store, source)
-            except Trouble as exc:
-                message = f"there is no file {visible(source)!r}, and {exc.message}"
-                raise Trouble(message) from None
-            entries = list(entries_of(store, found.session_id))
-            origins = store.origins(origin_keys(entries))
+                entries = list(entries_of(store, found.session_id))
+                origins = store.origins(origin_keys(entries))
+        except Trouble as exc:
+            why = exc.message[:1].lower() + exc.message[1:]
+            raise Trouble(f"there is no file {visible(source)!r}, and {why}") from None
         original = shown = stored_trace(found, entries, origins)
         data = b"".join(stored_lines(found.session_id, entries, shown.epoch or 0.0))
     if output is not None:
@@ -109,9 +114,19 @@ def _is_recording(source: str) -> bool:
     return source == "-" or is_named or Path(source).exists()
 
 
-def _read(source: str) -> bytes:
+def _name(source: str) -> str:
+    """Return what a recording is called, in characters that can be written."""
+    return "stdin" if source == "-" else os.fsencode(Path(source).name).decode(errors="replace")
+
+
+def _read(source: str, output: str | None) -> bytes:
+    if source == "-":
+        return sys.stdin.buffer.read()
     try:
-        return sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+        if output is not None and Path(output).exists() and Path(output).samefile(source):
+            text = f"the page would replace the recording, {output}; name another file"
+            raise click.UsageError(text)
+        return Path(source).read_bytes()
     except IsADirectoryError:
         raise Unreadable(f"{source} is a directory: name one of its recordings") from None
     except OSError as exc:
@@ -133,6 +148,9 @@ def _write_page(output: str, shown: Trace, original: Trace | None) -> None:
     from callsheet.ui.page import page_of
 
     page = page_of(shown, original)
+    if output == "-":
+        sys.stdout.buffer.write(page)
+        return
     try:
         with replacing(output) as stream:
             stream.write(page)

@@ -121,7 +121,21 @@ def test_what_is_no_recording_is_named(tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
     done = view("nosuchsession", "--history", f"sqlite:///{tmp_path}/none.db")
     assert done.returncode == 1
-    assert "Traceback" not in done.stderr
+    assert "there is no file 'nosuchsession', and there is no history at" in done.stderr
+
+
+def test_a_recording_may_have_any_name_and_is_not_replaced_by_its_page(tmp_path: Path) -> None:
+    recording = tmp_path / os.fsdecode(b"\xff<b>\n.jsonl")
+    recording.write_bytes(KIMI.read_bytes())
+    assert view(str(recording)).returncode == 0
+    page = view(str(recording), "-o", "-").stdout
+    assert page.startswith("<!doctype html>")
+    assert "\ufffd&lt;b&gt;" in page.partition("<style>")[0]
+    link = tmp_path / "link.html"
+    link.symlink_to(recording)
+    done = view(str(recording), "-o", str(link))
+    assert (done.returncode, "would replace the recording" in done.stderr) == (2, True)
+    assert recording.read_bytes() == KIMI.read_bytes()
 
 
 def test_a_recording_is_no_session_and_replay_says_what_shows_it() -> None:
