@@ -28,6 +28,7 @@ from callsheet.cli.cards.card import mark
 from callsheet.cli.output import console_for, is_terminal, visible
 from callsheet.describe import Describer, pick_locale
 from callsheet.describe.i18n import DECIMAL_COMMA
+from callsheet.observe.evidence import texts
 from callsheet.observe.lines import read_lines
 from callsheet.observe.model import FINAL, Json, many, obj, text
 from callsheet.redaction.redactor import Redactor
@@ -153,29 +154,29 @@ class DemoRun:
         return line
 
     def _known(self, card: Json) -> Iterator[tuple[str, str]]:
-        """Yield what a person sees of a call, and what is missing."""
+        """Yield what a person sees of a call, and what is wrong with it."""
         phrase, notes = self._phrase, obj(obj(card.get("_meta")).get("callsheet"))
-        kind = text(card.get("kind"))
-        yield (phrase(f"demo_{kind}"), "dim") if kind in _KINDS else (phrase("demo_no_kind"), _BAD)
-        if not card.get("rawInput"):
-            yield phrase("demo_no_input"), _BAD
-        if card.get("replaces"):
-            yield phrase("demo_replaces"), _BAD
-        if "asked" in card:
-            yield ((phrase("demo_seen"), _GOOD) if card["asked"] else (phrase("demo_blind"), _BAD))
-        if notes.get("reason") == "exit_code":
-            yield phrase("demo_failure"), _GOOD
-        if any(obj(item).get("type") == "diff" for item in many(card.get("content"))):
-            yield phrase("demo_diff"), _GOOD
-        shown = msgspec.json.encode(card.get("content")).decode()
-        if self._redactor.found(shown):
-            yield phrase("demo_secret"), _BAD
-        elif "[redacted:" in shown:
-            yield phrase("demo_hidden"), _GOOD
-        if self.is_over and card.get("status") not in FINAL:
-            yield phrase("demo_never_ends"), _BAD
-        elif notes.get("reason") == "abandoned":
-            yield phrase("demo_ended"), _GOOD
+        kind, status = text(card.get("kind")), card.get("status")
+        shown = "\n".join(texts(card.get("content")))
+        is_known = {
+            "demo_seen": bool(card.get("asked")),
+            "demo_failure": notes.get("reason") == "exit_code",
+            "demo_diff": any(obj(one).get("type") == "diff" for one in many(card.get("content"))),
+            "demo_hidden": "[redacted:" in shown,
+            "demo_ended": notes.get("reason") == "abandoned",
+        }
+        is_wrong = {
+            "demo_blind": card.get("asked") is False,
+            "demo_false_success": status == "completed" and "\nExit code: 1" in shown,
+            "demo_replaces": bool(card.get("replaces")),
+            "demo_secret": bool(self._redactor.found(shown)),
+            "demo_never_ends": self.is_over and status not in FINAL,
+        }
+        is_wrong["demo_no_kind"] = kind not in _KINDS and not any(is_wrong.values())
+        if kind in _KINDS:
+            yield phrase(f"demo_{kind}"), "dim"
+        for facts, style in ((is_wrong, _BAD), (is_known, _GOOD)):
+            yield from ((phrase(fact), style) for fact, is_so in facts.items() if is_so)
 
 
 class BeforeAfter:
