@@ -29,7 +29,6 @@ from callsheet.runtime.clock import new_call_id
 from callsheet.runtime.sanitizer import GuardSettings
 from callsheet.runtime.sinks import PipeSink, Sink
 from callsheet.telemetry import session_sink
-from callsheet.tools.errors import NotPermitted
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Session, ToolSettings
 from callsheet.tools.stdio_guard import OwnStdio, own_stdio
@@ -129,7 +128,7 @@ class Runner:
             if self._lost:
                 click.echo(f"callsheet: {self._lost}", err=True)
             return 1
-        if result.metadata.get("error_code") == NotPermitted.code:
+        if "outside the workspace" in (result.error or ""):
             click.echo("callsheet: name a directory that contains the path with --cwd", err=True)
         return 0 if result.success else 1
 

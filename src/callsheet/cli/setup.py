@@ -74,8 +74,8 @@ def command(editor: str, tapped: str | None, writes: bool, options: tuple[str, .
         write(_lua(name, started, adapter))
     elif writes:
         is_new, old = write_entry(file, name, entry)
-        done = "added to" if is_new else "already in"
-        click.echo(f"“{name}” is {done} {chosen.title}: {file}", err=True)
+        done = "Added “{}” to {}" if is_new else "“{}” is already in {}"
+        click.echo(f"{done.format(name, chosen.title)}: {file}", err=True)
         if is_new and old is not None:
             click.echo(
                 f"callsheet: that replaced “{name}”: {json.dumps(old, ensure_ascii=False)}",

@@ -98,9 +98,9 @@ def test_writing_twice_changes_nothing_and_no_backup_is_overwritten(home: Path) 
     file = home / ".jetbrains" / "acp.json"
     file.parent.mkdir(parents=True)
     file.write_text('{"mine": 1}\n')
-    for expected in ("added to", "already in"):
+    for expected in ("Added “Kimi, tapped” to", "“Kimi, tapped” is already in"):
         done = run(home, "setup", "jetbrains", "--tap", "kimi", "--write")
-        assert f"“Kimi, tapped” is {expected} JetBrains: {file}" in done.stderr
+        assert f"{expected} JetBrains: {file}" in done.stderr
     assert run(home, "setup", "jetbrains", "--tap", "gemini", "--write").returncode == 0
     kept = {one.name: one.read_text() for one in file.parent.iterdir()}
     assert sorted(kept) == ["acp.json", "acp.json.before-callsheet", "acp.json.before-callsheet2"]
