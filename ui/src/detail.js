@@ -6,7 +6,7 @@ import { bytes, oneLine, plain, plural, durationText, statusWord } from "./forma
 import { Frames } from "./frames.js";
 import { Mark } from "./icons.js";
 import { CodeSpans } from "./markdown.js";
-import { duration, repairedOf, shortTitle } from "./model.js";
+import { commandOf, duration, repairedOf, shortTitle } from "./model.js";
 import { permissionText } from "./permission.js";
 import { setTab } from "./route.js";
 import * as s from "./store.js";
@@ -25,13 +25,14 @@ const NAMES = { card: "Card", data: "Data", frames: "Frames", findings: "Finding
 export function CallDetail({ call, old, context, onClose, more }) {
   const active = s.tab.value;
   const count = call.findings.length + (old?.findings.length ?? 0);
+  const command = commandOf(call);
   const title = call.title && shortTitle(call, { sessions: { [call.session]: context.cwd }, ...context });
   return html`<article class="detail" aria-label="Call">
     <div class="bar">
       <button class="back" onClick=${onClose}>← Calls</button>
       <span class="grow"></span>
       ${more}
-      ${call.name && html`<button onClick=${() => copy(call)} title="Copy a command that runs the same call">Copy as command</button>`}
+      ${command && html`<button onClick=${() => copy(command)} title="Copy a command that runs the same call">Copy as command</button>`}
       <button class="close" aria-label="Close" title="Close (Escape)" onClick=${onClose}>×</button>
     </div>
     <h2><${Mark} status=${call.status} />
@@ -74,10 +75,7 @@ function Facts({ call, context }) {
   </dl>`;
 }
 
-// The command for a POSIX shell that makes the same call.
-async function copy(call) {
-  const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
-  const command = `callsheet call ${quoted(call.name)} --json ${quoted(JSON.stringify(call.input ?? {}))}`;
+async function copy(command) {
   try {
     await navigator.clipboard.writeText(command);
     s.say("Copied the command.");

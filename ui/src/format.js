@@ -60,6 +60,9 @@ export function clock(at) {
 // A text in which nothing moves the cursor, hides, or turns around what stands beside it.
 const HIDDEN =
   /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u2069\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/gu;
+// The same in JSON, where such a character can be written as an escape.
+export const escaped = (json) =>
+  json.replace(HIDDEN, (char) => Array.from(char.split(""), (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join(""));
 export const plain = (text) => str(text).replace(/\r\n?/g, "\n").replace(HIDDEN, "\ufffd");
 
 // The beginning of a text as one line, for rows and tooltips.

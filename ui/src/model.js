@@ -1,5 +1,5 @@
 // What is known of calls: their keys, how they looked at a moment, who approved them. Pure functions over a trace.
-import { list, money, num, str } from "./format.js";
+import { escaped, list, money, num, str } from "./format.js";
 import { aligned } from "./lcs.js";
 
 export const keyOf = (session, id, nth = 0) =>
@@ -89,6 +89,13 @@ export function shortTitle(call, trace) {
   const escaped = cwd.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
   const path = new RegExp(`(?<![\\w./~-])${escaped}(?:/+(?=[^\\s/'"\`])|/*(?=[\\s'"\`]|$))`, "g");
   return title.slice(0, LONGEST_TITLE).replace(path, (found, at, all) => (at + found.length < all.length && found.endsWith("/") ? "" : "."));
+}
+
+// The command for a POSIX shell that makes the same call, or null if its name can't be a tool's. People paste it
+// into a terminal: there is nothing in it that one would act on.
+export function commandOf(call) {
+  if (!/^\w[\w.:/-]*$/.test(str(call.name))) return null;
+  return `callsheet call ${call.name} --json '${escaped(JSON.stringify(call.input ?? {})).replaceAll("'", "'\\''")}'`;
 }
 
 // What the tap repaired of a call.

@@ -1,7 +1,8 @@
 """One HTML page that holds a trace and everything to look at it. It opens from a file, without a network.
 
 The data is packed into the page, and nothing of it is part of the markup. The page's own policy allows only
-the one script whose hash it names, and no connection anywhere: what an agent wrote can neither run nor fetch.
+the script and the style whose hashes it names, and no connection anywhere: what an agent wrote can neither
+run nor fetch.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def page_of(trace: Trace, before: Trace | None = None) -> bytes:
     packed = b64encode(gzip.compress(data, mtime=0)).decode()
     script, style = _static("app.js"), _static("style.css")
     policy = (
-        f"default-src 'none'; script-src 'sha256-{_hash(script)}'; style-src 'unsafe-inline'; "
+        f"default-src 'none'; script-src 'sha256-{_hash(script)}'; style-src 'sha256-{_hash(style)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
     title = escape(f"{trace.agent or 'calls'} · {trace.source}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 from typing import Any
@@ -50,6 +51,10 @@ print((examples) => examples.map(([spans, part, hasTimes]) => {
   const scale = scaleOf(spans.map(([announced, ended]) => ({ announced, ended })), [], []);
   return ticksOf(scale, part, 1000, hasTimes).map((time) => Math.round((time - scale.begin) * 1000) / 1000);
 }));
+"""
+COMMANDS = """
+import { commandOf } from "./model.js";
+print((calls) => calls.map((call) => commandOf(call)));
 """
 RULES = """
 import { brokenRules } from "./model.js";
@@ -198,6 +203,17 @@ def test_calls_of_two_agents_are_aligned_by_tool_and_title_then_tool_then_kind()
         ["Oddone", None, ["only left"]],
         [None, "Oddtwo", ["only right"]],
     ]
+
+
+def test_a_command_that_is_copied_has_nothing_that_a_terminal_acts_on() -> None:
+    odd = "it's\x1b[201~\n\r\t\x7f\x9b\u202e\u2028\U000e0041 ok é"
+    names = ["mcp__git__log", "bash\x1b[201~\nrm", "--cwd=/", "a b", "", None]
+    shown = run_script(COMMANDS, [{"name": name, "input": {"x": odd}} for name in names])
+    assert shown[1:] == [None] * 5
+    assert shown[0].replace("é", "e").isprintable()
+    *words, given = shlex.split(shown[0])
+    assert words == ["callsheet", "call", "mcp__git__log", "--json"]
+    assert json.loads(given) == {"x": odd}
 
 
 def test_all_broken_rules_are_listed_the_worst_first() -> None:
