@@ -14,6 +14,7 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Unpack
 
 from msgspec.structs import replace
@@ -258,9 +259,13 @@ class Conversation:
             self._note_turn(meta)
             self._store_prompt(key, blocks)
             if not self._is_cancelled:
-                self._turn = asyncio.ensure_future(
-                    self._handler.turn(Prompt(tuple(blocks)), Turn(self))
-                )
+                work: Any = self._handler.turn(Prompt(tuple(blocks)), Turn(self))
+                if not isawaitable(work):
+                    raise InvalidValue(  # noqa: TRY301
+                        f"{type(self._handler).__name__}.turn has to be async: "
+                        "`async def turn(self, prompt, turn)`"
+                    )
+                self._turn = asyncio.ensure_future(work)
                 reason = await self._turn
                 stopped = _stop_reason(reason)
         except asyncio.CancelledError:

@@ -20,7 +20,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias, Unpack, get_args
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
@@ -113,6 +113,9 @@ class OwnCall:
         self._task: asyncio.Task[Any] | None = None
         self._before: int = 0
         self._is_cancelled: bool = False
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{name}: not announced yet; use `async with turn.call(…) as call`")
 
     async def __aenter__(self) -> Call:
         """Announce the call."""

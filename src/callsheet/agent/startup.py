@@ -157,6 +157,21 @@ def _handler(name: str) -> Callable[[], Handler]:
     found: Any = named_in(name)
     if not callable(found):
         raise BadStart(f"{name} is no class, but {type(found).__name__}")
-    if isinstance(found, type) and not callable(getattr(found, "turn", None)):
-        raise BadStart(f"{name} has no method turn(prompt, turn)")
+    if isinstance(found, type):
+        _check_turn(name, found)
     return cast("Callable[[], Handler]", found)
+
+
+def _check_turn(name: str, kind: type) -> None:
+    """Raise `BadStart` unless a handler's class has the method that is called for each prompt."""
+    import inspect
+
+    expected = "expected `async def turn(self, prompt, turn)`"
+    turn = inspect.getattr_static(kind, "turn", None)
+    if turn is None:
+        raise BadStart(f"{name} has no method turn; {expected}")
+    if inspect.isfunction(turn):
+        try:
+            inspect.signature(turn).bind("self", "prompt", "turn")
+        except TypeError as exc:
+            raise BadStart(f"{name}.turn: {exc}; {expected}") from None

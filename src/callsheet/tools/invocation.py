@@ -108,12 +108,15 @@ async def invoke(tool: Tool, call: Call, values: dict[str, Any], output: list[st
     """Call a tool's function with its arguments, and return its value, or what it has yielded.
 
     The text that it yields is appended to `output`, so that it is available even if the function fails.
+
+    Raises:
+        ExecutionFailed: It is declared to return a `ToolResult`, and has returned something else.
     """
     first = (call,) if tool.parameters.takes_call else ()
     enter_call(call)
     try:
         if tool.how == "async":
-            return await tool.function(*first, **values)
+            return _as_declared(await tool.function(*first, **values), tool, call)
         stream = _YieldedOutput(call, output)
         if tool.how == "async stream":
             async for piece in tool.function(*first, **values):
@@ -131,9 +134,20 @@ async def invoke(tool: Tool, call: Call, values: dict[str, Any], output: list[st
         made = await in_thread(work)
         if tool.how == "stream":
             return stream.result()
-        return await made if isawaitable(made) else made
+        return _as_declared(await made if isawaitable(made) else made, tool, call)
     finally:
         leave_call()
+
+
+def _as_declared(value: Any, tool: Tool, call: Call) -> Any:
+    """Return a tool's value. A `return` that was forgotten must not make a success of a failure."""
+    if not tool.parameters.returns_result or isinstance(value, ToolResult) or call.has_ended:
+        return value
+    what = "nothing" if value is None else type(value).__name__
+    raise ExecutionFailed(
+        f"{tool.name} returned {what}, and is declared to return a ToolResult: "
+        "`return call.success(…)` or `return call.error(…)`"
+    )
 
 
 class _YieldedOutput:

@@ -103,6 +103,8 @@ class Parameters(NamedTuple):
     convert: Callable[[Mapping[str, Any]], dict[str, Any]] | None
     paths: tuple[PathArgument, ...]
     takes_call: bool
+    returns_result: bool = False
+    """Whether the function is declared to return a `ToolResult`."""
 
 
 def read_signature(function: Callable[..., Any], name: str, doc: Doc) -> Parameters:
@@ -111,6 +113,8 @@ def read_signature(function: Callable[..., Any], name: str, doc: Doc) -> Paramet
     Raises:
         BadTool: A parameter can't be described by a schema.
     """
+    from callsheet.tools.result import ToolResult
+
     hints = _hints(function, name)
     given = list(inspect.signature(function).parameters.values())
     takes_call = bool(given) and _is_call(given[0], hints)
@@ -118,20 +122,29 @@ def read_signature(function: Callable[..., Any], name: str, doc: Doc) -> Paramet
     struct = msgspec.defstruct(
         f"{name}_arguments", fields, kw_only=True, forbid_unknown_fields=True
     )
+    paths = tuple(
+        PathArgument(one.name, ENTRY in get_args(hints[one.name]))
+        for one in given[takes_call:]
+        if _has_path(hints[one.name], name, one.name)
+    )
     schema = _schema_of(struct, name)
-    paths: list[PathArgument] = []
     for parameter in given[takes_call:]:
         _add_default(schema["properties"][parameter.name], parameter.default)
-        hint = hints[parameter.name]
-        if _has_path(hint):
-            paths.append(PathArgument(parameter.name, ENTRY in get_args(hint)))
-    return Parameters(schema, _converter(struct), tuple(paths), takes_call)
+    returns_result = hints.get("return") is ToolResult
+    return Parameters(schema, _converter(struct), paths, takes_call, returns_result)
 
 
-def _has_path(hint: Any) -> bool:
+def _has_path(hint: Any, tool: str, argument: str) -> bool:
     """Return whether a hint has a `Path` somewhere, or a pydantic model, which may have one."""
     hook = _SchemaHook()
-    msgspec.json.schema(hint, schema_hook=hook)
+    try:
+        msgspec.json.schema(hint, schema_hook=hook)
+    except (TypeError, RuntimeError):
+        shown = getattr(hint, "__name__", hint)
+        raise BadTool(
+            f"tool {tool!r}: the argument {argument!r} has the hint {shown}, which JSON can't be turned "
+            "into; take plain types, Literal, lists, dicts, dataclasses, pydantic models or Path"
+        ) from None
     return hook.is_used
 
 
@@ -170,6 +183,8 @@ def _field(
     parameter: inspect.Parameter, hints: dict[str, Any], tool: str, doc: Doc
 ) -> tuple[str, Any, Any]:
     name = parameter.name
+    if _is_call(parameter, hints):
+        raise BadTool(f"tool {tool!r}: {name}: Call has to be the first parameter")
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise BadTool(f"tool {tool!r}: *{name} can't be described to a model; name each argument")
     if parameter.kind is parameter.POSITIONAL_ONLY:

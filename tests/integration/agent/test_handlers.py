@@ -54,6 +54,10 @@ async def fails(turn: Turn) -> Any:
         ),
         (lambda turn: turn.say(None), "say: expected text"),
         (fails, "ValueError: my model is down"),
+        (
+            lambda turn: turn.call("own").start(),
+            "start: not announced yet; use `async with turn.call",
+        ),
     ],
 )
 async def test_a_handlers_mistake_is_reported_and_the_agent_goes_on(
@@ -69,6 +73,17 @@ async def test_a_handlers_mistake_is_reported_and_the_agent_goes_on(
         errors = capsys.readouterr().err
         assert "Traceback" in errors
         assert "in fails" in errors
+
+
+async def test_a_turn_that_is_not_async_is_named(tmp_path: Path) -> None:
+    class Plain:
+        def turn(self, prompt: Any, turn: Turn) -> None:
+            pass
+
+    async with play(handler=Plain) as client:
+        session = await client.new_session(tmp_path)
+        with pytest.raises(Refused, match=r"Plain.turn has to be async: `async def turn\("):
+            await client.prompt(session, "go")
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -54,6 +54,10 @@ class Failing:
 class Mute:
     pass
 
+class Short:
+    async def turn(self, prompt):
+        pass
+
 class Broken(MyHandler):
     def __init__(self):
         raise ValueError("no key")
@@ -272,7 +276,11 @@ BAD: list[tuple[list[str], str]] = [
     (["--handler", "handler.py:Nobody"], "--handler: handler.py has no Nobody"),
     (
         ["--handler", "handler.py:Mute"],
-        "--handler: handler.py:Mute has no method turn(prompt, turn)",
+        "--handler: handler.py:Mute has no method turn; expected `async def turn(self, prompt, turn)`",
+    ),
+    (
+        ["--handler", "handler.py:Short"],
+        "Short.turn: too many positional arguments; expected `async def turn(self, prompt, turn)`",
     ),
     (["--handler", "handler.py:number"], "--handler: handler.py:number is no class, but int"),
     (

@@ -175,8 +175,14 @@ def test_other_mistakes_are_refused_when_the_tool_is_made():
     def odd(path: object.__class__) -> str:
         return ""
 
-    with pytest.raises(BadTool, match=r"without a schema|can't be found"):
+    with pytest.raises(BadTool, match="the argument 'path' has the hint type, which JSON can't"):
         tool(odd)
+
+    def late(path: str, call: Call) -> str:
+        return path
+
+    with pytest.raises(BadTool, match="call: Call has to be the first parameter"):
+        tool(late)
 
 
 def test_read_only_follows_the_kind_unless_it_is_declared():

@@ -121,6 +121,25 @@ async def test_each_way_to_fail_has_its_code_and_reason(how, code, reason, said)
     assert said in report.content[-1].text
 
 
+async def a_lost_failure(call: Call) -> ToolResult:
+    """Forget a return."""
+    call.error("this is lost")
+
+
+def a_failure_by_hand(call: Call) -> ToolResult:
+    """Describe a failure, in a thread."""
+    return {"success": False, "error": "not seen"}
+
+
+@pytest.mark.parametrize(
+    ("one", "what"), [(a_lost_failure, "nothing"), (a_failure_by_hand, "dict")]
+)
+async def test_what_is_declared_to_return_a_result_never_succeeds_without_one(one, what):
+    result, report = await run(tool(one))
+    assert f"{one.__name__} returned {what}, and is declared to return a ToolResult" in result.error
+    assert (report.status, report.notes["reason"]) == ("failed", "tool_error")
+
+
 async def test_an_unknown_tool_is_reported_and_answered_with_the_nearest_names():
     recorder = Recorder()
     async with Session("s", tools=[look], on_update=recorder, builtin=False) as session:
