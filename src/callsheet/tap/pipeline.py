@@ -147,6 +147,8 @@ class Pipeline:
         if message is None:
             self.to_agent.append(line)
             return
+        if self._turns.drops(message, "client"):
+            return
         self.release_requests(now)
         if refusal := self._turns.refusal(message):
             params = obj(message.get("params"))
@@ -178,7 +180,10 @@ class Pipeline:
             self.release_requests(now)
             self.to_client.append(line)
             return
-        if self._turns.drops(message):
+        if self._turns.drops(message, "agent"):
+            return
+        if refusal := self._turns.refusal(message):
+            self.to_agent.append(refusal)
             return
         try:
             if self._notice is not None:
@@ -295,7 +300,7 @@ class Pipeline:
                 self._drop(key, now, "interrupted")
             self._turns.end_all()
             self._tap.used = SeenIds()
-        self._note_names()
+        self._turns.note_names(self._connection)
         if sender == "client":
             self._of_client(message, now)
         elif is_done or _is_about_calls(message) or message.get("method") == PERMISSION:
@@ -304,13 +309,6 @@ class Pipeline:
         for turn in turns:
             self._turn_changed(turn, now)
         return is_done
-
-    def _note_names(self) -> None:
-        if self._history is not None:
-            self._history.agent = self._connection.agent
-            self._history.client = self._connection.client
-        if self._spans is not None:
-            self._spans.agent = self._connection.agent
 
     def _of_client(self, message: Json, now: float) -> None:
         method, params = message.get("method"), obj(message.get("params"))
@@ -438,13 +436,13 @@ class Pipeline:
         self._turns.changed(turn)
         session = turn.session
         self._tell(session.id, self._turns.count(turn, now))
-        stopped = self._turns.stop(session.turn)
-        if stopped is not None and session.turn is not None:
-            reason, cancel = stopped
+        if session.turn is not None and (stopped := self._turns.stop(session.turn)):
+            reason, messages = stopped
             self._tell(session.id, reason)
-            self.to_agent.append(_encode(cancel) + b"\n")
             self._turns.end_soon(session.turn, now, self.from_agent)
-            self._track(self.to_agent[-1], cancel, "client", now)
+            for message in messages:
+                self.to_agent.append(_encode(message) + b"\n")
+                self._track(self.to_agent[-1], message, "client", now)
 
     def _tell(self, session: str, line: bytes) -> None:
         """Send the client a message of the tap's own."""

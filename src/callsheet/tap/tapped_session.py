@@ -156,7 +156,7 @@ class TappedSession:
         self._requests.remove(held)
         self.waits.drop(Why.REQUEST, id(held))
         try:
-            is_sent = self._send_request(held, now)
+            is_sent = held.question.answered is not None or self._send_request(held, now)
         except Exception as exc:  # noqa: BLE001 - whatever it is, the agent waits for an answer
             self._tap.failed(exc)
             is_sent = False

@@ -1,9 +1,10 @@
 """The turns behind a tap: store what each has used, and stop the one that spends its session's budget.
 
 When a turn is stopped, the agent is asked to cancel it, as if the client had done so, and the client is told
-why. If the agent has not ended the turn `CANCELLED` seconds later, the tap ends it for the client; what the
-agent answers to the prompt after that is dropped. Further prompts of the session are refused. What an agent
-does that ignores all this can't be stopped here.
+why. The agent's requests for permission are answered with `cancelled`, as the protocol wants of who cancels.
+If the agent has not ended the turn `CANCELLED` seconds later, the tap ends it for the client. What either
+side answers after the tap is dropped. Further prompts of the session are refused. What an agent does that
+ignores all this can't be stopped here.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from callsheet.observe.model import Json, ObservedTurn, obj, rpc_id, text
+from callsheet.observe.lines import Sender
+from callsheet.observe.model import Json, ObservedConnection, ObservedTurn, obj, rpc_id, text
 from callsheet.report.usage import TokenUsage
 from callsheet.runtime.sanitizer import Sanitizer
 from callsheet.tap.context import Context
 from callsheet.tap.history_sink import HistorySink
 from callsheet.tap.hold import CANCELLED, Waits, Why
 from callsheet.tap.notice import own_message
+from callsheet.tap.passthrough import PERMISSION
 from callsheet.tap.span_sink import SpanSink
 from callsheet.telemetry.budget import CostBudget
 from callsheet.telemetry.trace_ids import received
@@ -68,10 +71,17 @@ class Turns:
         # Those that have begun and not ended, by their sessions, and the last ones that were stopped.
         self._open: dict[str, ObservedTurn] = {}
         self._stopped: dict[str, ObservedTurn] = {}
-        # The ids of prompts that the tap has answered itself.
-        self._answered: dict[Any, None] = {}
+        # The requests that the tap has answered itself: who will answer them, too, and their ids.
+        self._answered: dict[tuple[Sender, Any], None] = {}
 
     # The history, and spans
+
+    def note_names(self, connection: ObservedConnection) -> None:
+        """Note the names of both sides, as far as they have said them."""
+        if self._history is not None:
+            self._history.agent, self._history.client = connection.agent, connection.client
+        if self._spans is not None:
+            self._spans.agent = connection.agent
 
     def begin(self, turn: ObservedTurn, meta: object = None) -> None:
         """Note that a turn begins, with the `_meta` of its prompt. It ends the one before."""
@@ -124,13 +134,19 @@ class Turns:
     # The budget
 
     def refusal(self, message: Json) -> bytes:
-        """Return the response to a prompt that is refused; empty if the message is none."""
-        if self._budget is None or message.get("method") != "session/prompt":
+        """Return the response to a request for which no money is left; empty if the message is none.
+
+        It is a prompt of the client, or the agent's request for permission.
+        """
+        method = message.get("method")
+        if self._budget is None or method not in ("session/prompt", PERMISSION):
             return b""
         session = text(obj(message.get("params")).get("sessionId")) or ""
         error = self._budget.refuse(session, self._phrase)
         if error is None or "id" not in message:
             return b""
+        if method == PERMISSION:
+            return _encode(_cancelled(message["id"])) + b"\n"
         response = {"jsonrpc": "2.0", "id": message["id"], "error": error.to_error()}
         return _encode(response) + b"\n"
 
@@ -146,17 +162,21 @@ class Turns:
             return b""
         return self._told(turn, "budget_unknown")
 
-    def stop(self, turn: ObservedTurn | None) -> tuple[bytes, Json] | None:
+    def stop(self, turn: ObservedTurn) -> tuple[bytes, list[Json]] | None:
         """Return what to tell the client and the agent if the turn that runs is to be stopped now."""
-        if self._budget is None or turn is None or turn.ended is not None:
+        if self._budget is None or turn.ended is not None:
             return None
         session = turn.session.id
         if self._stopped.get(session) is turn or not self._budget.is_spent(session):
             return None
         self._stopped[session] = turn
         params = {"sessionId": session}
-        cancel = {"jsonrpc": "2.0", "method": "session/cancel", "params": params}
-        return self._told(turn, "budget_stopped"), cancel
+        messages: list[Json] = [{"jsonrpc": "2.0", "method": "session/cancel", "params": params}]
+        for question in turn.questions:
+            if question.answered is None:
+                messages.append(_cancelled(question.request))
+                self._note_answer("client", question.request)
+        return self._told(turn, "budget_stopped"), messages
 
     def end_soon(
         self, turn: ObservedTurn, now: float, take: Callable[[bytes, float], None]
@@ -166,19 +186,22 @@ class Turns:
         def end(now: float) -> None:
             take(_encode(_end_of(turn)) + b"\n", now)
             if not turn.session.connection.is_v2:
-                self._answered[turn.request] = None
-                if len(self._answered) > MOST_DROPPED:
-                    del self._answered[next(iter(self._answered))]
+                self._note_answer("agent", turn.request)
 
         self._waits.hold(Why.BUDGET, turn.session.id, now + CANCELLED + AFTER, end)
 
-    def drops(self, message: Json) -> bool:
-        """Whether a message of the agent responds to a prompt that the tap has answered itself."""
-        key = rpc_id(message.get("id"))
-        if "method" in message or key not in self._answered:
+    def _note_answer(self, other: Sender, request: Any) -> None:
+        """Note that the tap has answered a request, so that the response of the other side is dropped."""
+        self._answered[other, rpc_id(request)] = None
+        if len(self._answered) > MOST_DROPPED:
+            del self._answered[next(iter(self._answered))]
+
+    def drops(self, message: Json, sender: Sender) -> bool:
+        """Whether a message responds to a request that the tap has answered itself."""
+        if not self._answered or "method" in message:
             return False
-        del self._answered[key]
-        return True
+        key = sender, rpc_id(message.get("id"))
+        return self._answered.pop(key, message) is None
 
     def _told(self, turn: ObservedTurn, phrase: str) -> bytes:
         """Return a message to the client. The user is warned of the first one also elsewhere."""
@@ -189,6 +212,11 @@ class Turns:
         if phrase == "budget_unknown":
             self._warn = None  # once is enough
         return _encode(own_message(turn.session.id, f"budget-{turn.begun}", said)) + b"\n"
+
+
+def _cancelled(request: Any) -> Json:
+    """Return the response to a request for permission that is cancelled."""
+    return {"jsonrpc": "2.0", "id": request, "result": {"outcome": {"outcome": "cancelled"}}}
 
 
 def _end_of(turn: ObservedTurn) -> Json:

@@ -43,6 +43,10 @@ def chunks(messages: list[Message]) -> list[str]:
     return [one["content"]["text"] for one in found]
 
 
+def asked_in(messages: list[Message]) -> list[Message]:
+    return [one for one in messages if one.get("method") == "session/request_permission"]
+
+
 def cancels(tap: Tapped) -> int:
     """How often the agent was asked to cancel, since the last look."""
     said = [json.loads(line) for line in tap.to_agent]
@@ -169,11 +173,36 @@ def test_where_no_cost_is_reported_the_user_is_told_once(said: list[Message]) ->
     assert cancels(tap) == 0
 
 
-def test_a_question_that_is_open_is_over_with_the_turn() -> None:
-    tap = Tapped(budget="2.00").agent(announced(), asked(), cost(2.5))
-    tap.heard()
+@pytest.mark.parametrize("version", [1, 2])
+def test_nobody_can_approve_a_call_of_a_turn_that_was_stopped(version: int) -> None:
+    tap = Tapped(version, budget="2.00")
+    if version == 2:
+        tap.agent({"jsonrpc": "2.0", "id": 2, "result": {"messageId": "m"}}, state("running"))
+    tap.agent(announced(), asked())
+    key = tap.heard()[-1]["id"]
+    tap.to_agent.clear()
+    tap.agent(cost(2.5))
+    chosen = {"outcome": {"outcome": "selected", "optionId": "yes"}}
+    tap.client({"jsonrpc": "2.0", "id": key, "result": chosen})
+    tap.agent({**asked(), "id": "p2"})
+    assert asked_in(tap.heard()) == []
+    cancel, *answers = (json.loads(line) for line in tap.to_agent)
+    assert cancel["method"] == "session/cancel"
+    assert answers == [
+        {"jsonrpc": "2.0", "id": one, "result": {"outcome": {"outcome": "cancelled"}}}
+        for one in (key, "p2")
+    ]
     heard = tap.wait(6).heard()
-    assert [status for _, status in told(heard)] == ["failed"]
+    assert [status for _, status in told(heard)] == ["failed" if version == 1 else "cancelled"]
+    over = state("idle", stopReason="cancelled")
+    assert heard[-1] == (answer(stopReason="cancelled") if version == 1 else over)
+
+
+def test_a_question_that_waits_to_be_shown_is_not_shown_any_more() -> None:
+    tap = Tapped(budget="2.00").agent(asked())
+    assert asked_in(tap.heard()) == []
+    heard = tap.agent(cost(2.5)).wait(6).heard()
+    assert asked_in(heard) == []
     assert heard[-1] == answer(stopReason="cancelled")
 
 
