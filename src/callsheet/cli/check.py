@@ -47,7 +47,7 @@ from callsheet.observe.model import ObservedCall, text
 from callsheet.report.humanize import plural
 from callsheet.report.json import JsonObject, is_object
 
-FORMATS = ("text", "json", "sarif", "junit")
+FORMATS = ("text", "json", "sarif", "junit", "markdown")
 STYLES = {"error": "bold red", "warning": "yellow", "advice": "cyan"}
 
 SHOWN = 3
@@ -75,7 +75,13 @@ _USES = {2: "second use", 3: "third use"}
     type=click.Choice(CLIENTS),
     help="Also find what this client would display wrongly. May be repeated.",
 )
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="text",
+    help="The form of the output. markdown: the score card, for a README or a comment.",
+)
 @click.option("--select", "chosen", multiple=True, metavar="RULE,…", help="Only these rules.")
 @click.option("--ignore", "ignored", multiple=True, metavar="RULE,…", help="All but these rules.")
 @click.option(
@@ -86,13 +92,7 @@ _USES = {2: "second use", 3: "third use"}
     help="The lowest severity that is shown and counts for the exit code.",
 )
 @click.option("--all", "show_all", is_flag=True, help="Also write out repeated findings.")
-@click.option(
-    "--card",
-    type=click.Choice(["text", "markdown"]),
-    is_flag=False,
-    flag_value="text",
-    help="Show the score card only: as text, which is the default, or for a README.",
-)
+@click.option("--card", is_flag=True, help="Show only the score card.")
 @click.option("--baseline", metavar="FILE", help="Show only findings that are not in this file.")
 @click.option("--update-baseline", is_flag=True, help="Write the findings into that file.")
 @click.option(
@@ -110,7 +110,7 @@ def command(
     ignored: tuple[str, ...],
     least: str,
     show_all: bool,
-    card: str | None,
+    card: bool,
     baseline: str | None,
     update_baseline: bool,
     explaining: str | None,
@@ -141,7 +141,7 @@ def command(
         raise click.UsageError("name a recording: callsheet check RECORDING…, or - for stdin")
     if not rules:
         raise click.UsageError("no rule is left by --select, --ignore and --severity")
-    if card and form != "text":
+    if card and form not in ("text", "markdown"):
         raise click.UsageError(f"the score card is text: leave out --format {form}")
     if update_baseline and not baseline:
         raise click.UsageError("name the file, too: --baseline FILE --update-baseline")
@@ -165,7 +165,7 @@ def command(
 
 
 def _writer(
-    form: str, rules: tuple[CheckRule, ...], card: str | None, show_all: bool, *, has_baseline: bool
+    form: str, rules: tuple[CheckRule, ...], card: bool, show_all: bool, *, has_baseline: bool
 ) -> FindingWriter:
     write = sys.stdout.write
     if form == "json":
@@ -174,7 +174,9 @@ def _writer(
         return SarifWriter(write, rules, version=__version__, has_baseline=has_baseline)
     if form == "junit":
         return JunitWriter(write, rules)
-    return CardWriter(Page(), card) if card else TextWriter(Page(), rules, show_all=show_all)
+    if form == "markdown" or card:
+        return CardWriter(Page(), form)
+    return TextWriter(Page(), rules, show_all=show_all)
 
 
 def _settle(outcome: CheckOutcome, known: Baseline, path: str, update: bool) -> int:

@@ -129,7 +129,7 @@ def test_what_can_not_be_read_is_reported_and_the_rest_is_checked(
         (("x", "--explain", "anounced-twice"), "did you mean lifecycle/announced-twice"),
         (("x", "--client", "emacs"), "emacs"),
         (("x", "--update-baseline"), "--baseline FILE"),
-        (("x", "--card", "text", "--format", "json"), "leave out --format json"),
+        (("--card", "x", "--format", "json"), "leave out --format json"),
         (("x", "--baseline", "/nowhere/b.json"), "--update-baseline makes it"),
         (("x", *TWICE, "--ignore", "lifecycle"), "no rule is left"),
     ],
@@ -181,13 +181,13 @@ def test_a_rule_is_explained_and_all_are_listed(check: Check) -> None:
 
 
 def test_the_card_can_go_into_a_readme(check: Check, bad: Path) -> None:
-    done = check(bad, *TWICE, "--card", "markdown")
+    done = check(bad, *TWICE, "--format", "markdown")
     assert done.returncode == 1
     head, rule, first, *_ = done.stdout.splitlines()
     assert head.startswith("| agent, tool | calls | ended |")
     assert re.fullmatch(r"\|[-:|]+\|", rule)
     assert first.startswith("| **example 1** | 10 | 100 % |")
-    assert check(bad, *TWICE, "--card").stdout.count("announced-twice") == 0
+    assert check("--card", bad, *TWICE).stdout.count("announced-twice") == 0
 
 
 @pytest.mark.parametrize("form", ["text", "json", "sarif", "junit"])

@@ -208,6 +208,9 @@ def test_what_is_outside_the_directory_is_refused(call: Any, tmp_path: Path) -> 
     assert "is outside the workspace" in done.stdout
     assert "secret" not in done.stdout
     assert "--cwd" in done.stderr
+    done = call("fetch", "url=http://127.0.0.1:9/")
+    assert "--allow-host" in done.stdout
+    assert "--cwd" not in done.stderr
 
 
 # Readers and writers that go away
