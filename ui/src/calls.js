@@ -44,11 +44,9 @@ export function Calls() {
   const pick = (n) => {
     const at = Math.max(0, Math.min(count - 1, n));
     if (!count) return;
-    live.place.value = at;
+    live.pick(at);
     const list = document.getElementById("calls")?.parentNode;
     if (list && list.scrollHeight > list.clientHeight + 4) live.setFollow(at === count - 1);
-    const row = live.rowAt(at);
-    if (row) choose(row.key);
   };
   navigation.value = {
     count, place: live.place.value, go: pick, close: () => choose(null),

@@ -2,6 +2,7 @@
 import { effect, signal } from "@preact/signals";
 import * as api from "./api.js";
 import { keyOf, settled } from "./model.js";
+import { choose } from "./route.js";
 import * as s from "./store.js";
 
 const MOST_ROWS = 1500; // rows that are remembered
@@ -24,6 +25,15 @@ let again = false;
 
 export const rowAt = (n) => rows.get(n)?.row ?? null;
 
+// Choose the call in a row. One that is not read yet is chosen when it is.
+let isAwaited = false;
+export function pick(n) {
+  place.value = n;
+  const row = rowAt(n);
+  isAwaited = !row;
+  if (row) choose(row.key);
+}
+
 // Begin at the newest call that the filter selects, unless that is what is shown.
 let filter = null;
 export function restart() {
@@ -36,6 +46,7 @@ export function restart() {
   problem.value = "";
   follow.value = true;
   place.value = expanded.value = -1;
+  isAwaited = false;
   drawn.value++;
   load(true);
 }
@@ -99,10 +110,14 @@ function take(got, version) {
   total.value = got.total;
   problem.value = "";
   wrong.value = got.wrong;
-  if (place.value < 0 && s.chosen.value) {
+  const here = rowAt(place.value);
+  if (isAwaited && here) choose(here.key);
+  else if (!isAwaited && here?.key !== s.chosen.value) {
+    // Calls that are older may have been stored since.
     const found = got.calls.findIndex((row) => row.key === s.chosen.value);
     if (found >= 0) place.value = got.offset + found;
   }
+  if (here) isAwaited = false;
   drawn.value++;
 }
 

@@ -15,7 +15,7 @@ export function PermissionCell({ call }) {
   if (!found) return null;
   const status = STATUS[found.outcome] ?? "waiting";
   return html`<span class=${`asked ${status}`} title=${permissionText(call)}>
-    <${Mark} status=${status} label=${oneLine(found.outcome || "waits", 40)} />
+    <${Mark} status=${status} label=${oneLine(found.outcome || "waits", 40)} />${" "}
     ${SHORT[found.by] ?? oneLine(found.outcome || "waits", 40)}${found.waitedMs != null && ` ${durationText(found.waitedMs)}`}
   </span>`;
 }

@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from callsheet.history import store_at
 from callsheet.testing import AgentClient
 from tests.integration.ui import hostile_calls
 from tests.integration.ui.conftest import Open, titles
 from tests.support import ROOT
+from tests.support.engines import batch, call
 from tests.support.inspector import InspectorProcess
 from tests.support.puppet import puppet
 from tests.support.shells import CALLSHEET
@@ -282,6 +284,24 @@ def test_the_keyboard_walks_through_the_calls(inspector: Open) -> None:
     page.keyboard.press("Escape")
     expect(page.locator("article")).to_have_count(0)
     expect(page.get_by_role("listbox")).to_be_focused()
+
+
+def test_a_row_that_is_not_read_yet_is_chosen_when_it_is(own_desk: Desk, look: Open) -> None:
+    store = store_at(own_desk.env["CALLSHEET_HISTORY"])
+    store.open()
+    store.write(batch([call(n) for n in range(1000)]))
+    page = look(own_desk.start())
+    chosen, title = page.locator('.slot[aria-selected="true"] .title'), page.locator("article h2")
+    expect(page.locator('[aria-posinset="1000"]')).to_be_visible()
+    for key, name in (("g", "Running make 0"), ("G", "Running make 999")):
+        page.keyboard.press(key)
+        expect(chosen).to_have_text(name)
+        expect(title).to_have_text(name)
+    store.write(batch([call(1000, at=1.0)]))  # an older one: all rows move
+    expect(page.locator("form output")).to_have_text("1,001")
+    expect(page.locator('[aria-posinset="1001"]')).to_have_attribute("aria-selected", "true")
+    expect(chosen).to_have_text("Running make 999")
+    store.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
