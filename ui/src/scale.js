@@ -78,12 +78,21 @@ export function ticksOf(scale, [from, to], width, hasTimes) {
   return ticks;
 }
 
+// With more digits than one, what is longer than a minute is written as on a clock: `9:13:25.5`.
+function timeLabel(ms, digits) {
+  if (digits === 1 || ms < 59_950) return durationText(ms, digits);
+  const seconds = (ms / 1000).toFixed(digits - 2);
+  const [hours, minutes, rest] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, (seconds % 60).toFixed(digits - 2)];
+  const clock = `${hours ? `${hours}:${String(minutes).padStart(2, "0")}` : minutes}:`;
+  return clock + (rest < 10 ? `0${rest}` : rest);
+}
+
 // The labels of times on the axis, with as many digits as make neighbours differ; one that still repeats is left out.
 export function axisLabels(times, begin, hasTimes) {
   const isNew = (label, n, labels) => label !== labels[n - 1];
   let labels = [];
   for (const digits of [1, 2, 3]) {
-    labels = times.map((time) => (hasTimes ? durationText((time - begin) * 1000, digits) : `line ${Math.round(time)}`));
+    labels = times.map((time) => (hasTimes ? timeLabel((time - begin) * 1000, digits) : `line ${Math.round(time)}`));
     if (labels.every(isNew)) return labels;
   }
   return labels.map((label, n) => (isNew(label, n, labels) ? label : ""));

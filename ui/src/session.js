@@ -184,7 +184,7 @@ function Overview({ trace }) {
     ${calls.length > 0
       ? html`<h2>${plural(calls.length, "call")}</h2>
           <ul class="counts">${[...counts].map(([status, list]) => html`<li><${Mark} status=${status} />
-            ${list.length} ${statusWord(status)}</li>`)}</ul>`
+            ${list.length.toLocaleString("en")} ${statusWord(status)}</li>`)}</ul>`
       : html`<h2>No calls</h2>
           <p class="dim">
             ${trace.messages.length ? "The agent only wrote messages: they are in the list." : "There is no tool call in it."}

@@ -136,7 +136,7 @@ function Break({ gap, x, height, hasTimes }) {
 function Group({ group, x, width, end, now, listed, statuses }) {
   const bars = group.calls.filter(({ call }) => now == null || call.announced <= now);
   return html`<g>
-    ${group.label && html`<text class="group" x=${4 + group.depth * 10} y=${group.y + 11}>${oneLine(group.label, 80)}</text>`}
+    ${group.label && html`<text class="group" x=${4 + group.depth * 10} y=${group.y + 11}>${oneLine(group.label, 80).replaceAll("`", "")}</text>`}
     ${bars.map(({ call, lane }) => {
       const from = x(call.announced);
       const ended = call.ended != null && (now == null || call.ended <= now);

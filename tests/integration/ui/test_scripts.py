@@ -144,6 +144,7 @@ def test_neighbours_on_the_axis_of_time_differ() -> None:
         "far": ([0, 1.4, 61], True, ["0 ms", "1.4 s", "1 min 01 s"]),
         "close": ([1.41, 1.44, 1.47], True, ["1.41 s", "1.44 s", "1.47 s"]),
         "the same": ([1.4, 1.4], True, ["1.400 s", ""]),
+        "late": ([61, 61.2, 3785.25], True, ["1:01.0", "1:01.2", "1:03:05.3"]),
         "lines": ([1, 1.2, 2], False, ["line 1", "", "line 2"]),
     }
     labels = run_script(AXIS, [[times, has_times] for times, has_times, _ in examples.values()])
