@@ -164,7 +164,8 @@ async def test_the_agents_of_the_quickstart_answer_an_editor(command: str, place
     for one in examples_of(ROOT / "docs" / "quickstart" / "agent.md"):
         if one.file:
             (place / one.file).write_text(one.body)
-    async with AgentClient(found.split(), cwd=str(place)) as client:
+    served = found.partition(" --prompt ")[0].split()
+    async with AgentClient(served, cwd=str(place)) as client:
         session = await client.new_session(str(place))
         assert await client.prompt(session, "agent.py") == "end_turn"
     (call,) = client.fold()

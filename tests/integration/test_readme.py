@@ -19,7 +19,11 @@ BLOCKS = BLOCK.findall(README)
 (AGENT,) = (body for language, body in BLOCKS if language == "python")
 COMMANDS = [body for language, body in BLOCKS if language == "sh"]
 SERVES = "callsheet agent "
-"""What waits for an editor, and is tried with a client."""
+"""What waits for an editor, unless it is given a prompt, and is tried with a client."""
+
+
+def serves(line: str) -> bool:
+    return line.startswith(SERVES) and "--prompt" not in line
 
 
 @pytest.fixture
@@ -38,7 +42,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_commands_work_when_pasted(body: str, place: Path) -> None:
     if "agent.py" in body:
         (place / "agent.py").write_text(AGENT)
-    lines = [line for line in body.splitlines() if not line.startswith(SERVES)]
+    lines = [line for line in body.splitlines() if not serves(line)]
     done = subprocess.run(
         ["sh", "-e"],
         input="\n".join(lines),
@@ -53,7 +57,7 @@ def test_commands_work_when_pasted(body: str, place: Path) -> None:
 
 async def test_the_agent_works_when_pasted(place: Path) -> None:
     (place / "agent.py").write_text(AGENT)
-    (line,) = (line for body in COMMANDS for line in body.splitlines() if line.startswith(SERVES))
+    (line,) = (line for body in COMMANDS for line in body.splitlines() if serves(line))
     async with AgentClient(line.partition("#")[0].split(), cwd=str(place)) as client:
         session = await client.new_session(str(place))
         assert await client.prompt(session, "one two three") == "end_turn"

@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 @click.option(
     "--handler", metavar="MODULE:CLASS", help="Your own handler, as MODULE:CLASS or FILE.py:CLASS."
 )
+@click.option(
+    "--prompt", metavar="TEXT", help="Run one turn on this terminal, without an editor, and exit."
+)
 def command(
     protocol: str,
     permission: str,
@@ -55,11 +58,16 @@ def command(
     hosts: tuple[str, ...],
     budget: CostBudget | None,
     handler: str | None,
+    prompt: str | None,
 ) -> int:
     """Serve an editor that speaks ACP, on stdin and stdout.
 
     Without a model, it runs what is typed: /read README.md, /grep TODO src, !make test. /help lists more.
     """
+    if prompt is not None:
+        from callsheet.cli.prompt import play, without_prompt
+
+        return play(prompt, without_prompt(sys.argv[2:]), int(protocol))
     with usage_errors():
         use_rules()
         factory = history_factory(history)

@@ -43,6 +43,9 @@ class Board(ABC):
     draws: bool = False
     """Whether it draws in place, for somebody who watches."""
 
+    is_paused: bool = False
+    """Whether it does not draw now, because somebody types."""
+
     clock: Callable[[], float] = staticmethod(time.monotonic)
     """Returns the time in seconds."""
 

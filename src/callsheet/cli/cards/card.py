@@ -227,6 +227,8 @@ class TerminalBoard(Board):
             self._live = None
 
     def _draw(self) -> None:
+        if self.is_paused:
+            return
         self._drawn = self.clock()
         fit(self._console)
         calls = [found for key in self.open if (found := self.report(key))]
