@@ -43,7 +43,9 @@ class CostBudget(Struct):
 
     amount: float
     currency: str = CURRENCY
-    _used: dict[str, dict[Any, TokenUsage]] = field(default_factory=dict[str, dict[Any, TokenUsage]])
+    _used: dict[str, dict[Any, TokenUsage]] = field(
+        default_factory=dict[str, dict[Any, TokenUsage]]
+    )
 
     def count(self, session: str, turn: Any, usage: TokenUsage, at: float) -> bool:
         """Count what a turn has used so far, and return whether it is known what that costs.

@@ -249,7 +249,7 @@ class OtelSink:
         self._made: int = time.time_ns()
         self._turn: TurnScope | None = None
         self._own: TurnScope | None = None
-        # The turns of calls that have not ended: one may go on in the next turn.
+        # The turns of calls that have not ended: one may go on in the next turn, and so do its parts.
         self._open: dict[str, TurnScope] = {}
 
     def opened(self, session_id: str) -> None:
@@ -334,7 +334,8 @@ class OtelSink:
         while items:
             record: CallRecord = items.popleft()
             key, now = record.report.tool_call_id, time.time_ns()
-            scope = self._open.pop(key, None) or self._current()
+            parent = record.report.parent_id or ""
+            scope = self._open.pop(key, None) or self._open.get(parent) or self._current()
             if record.report.is_final:
                 self._thread.put(
                     lambda maker, one=record, scope=scope, now=now: maker.call(one, scope, now),

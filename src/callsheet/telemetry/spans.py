@@ -21,8 +21,15 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import MeterProvider, get_meter_provider
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.id_generator import IdGenerator
-from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, Status, StatusCode
-from opentelemetry.trace import TraceFlags as Flags
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+)
 from opentelemetry.trace.span import TraceState
 
 from callsheet.limits.text import bound_text
@@ -34,7 +41,7 @@ from callsheet.report.terminal import CallRecord
 from callsheet.report.usage import TokenUsage
 from callsheet.telemetry.otel import TurnScope
 from callsheet.telemetry.prices import billed
-from callsheet.telemetry.trace_ids import TraceContext, call_span_id
+from callsheet.telemetry.trace_ids import call_span_id
 
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _CAPTURES = ("true", "1", "span_only", "span_and_event")
@@ -114,11 +121,15 @@ class SpanMaker:
 
     def begin(self, scope: TurnScope) -> None:
         """Start the span of a turn, so that it is decided whether it is sampled."""
-        context, parent = scope.context, scope.parent
-        self._ids.trace_id, self._ids.span_id = context.trace_id, context.span_id
+        own, parent, context = scope.context, scope.parent, Context()
+        if parent is not None:
+            state = TraceState.from_header([parent.state] if parent.state else [])
+            flags = TraceFlags(parent.flags)
+            context = _below(SpanContext(parent.trace_id, parent.span_id, True, flags, state))
+        self._ids.trace_id, self._ids.span_id = own.trace_id, own.span_id
         scope.span = self._tracer.start_span(
             f"invoke_agent {scope.agent}".strip(),
-            Context() if parent is None else _context(parent),
+            context,
             SpanKind.INTERNAL,
             _known(
                 {
@@ -149,31 +160,26 @@ class SpanMaker:
 
     # Calls
 
-    def call(
-        self, record: CallRecord, scope: TurnScope, seen: int, parent_turn: str | None = None
-    ) -> None:
+    def call(self, record: CallRecord, scope: TurnScope, seen: int) -> None:
         """Make the span of a call that has ended.
 
         Args:
             record: The call.
             scope: The turn that it belongs to.
             seen: When it ended, in nanoseconds, if it does not say so itself.
-            parent_turn: The key of its parent's turn. Default: its own.
         """
-        report, turn = record.report, scope.context
-        own: SpanContext = scope.span.get_span_context()
-        parent = TraceContext(turn.trace_id, turn.span_id, int(own.trace_flags), turn.state)
+        report, above = record.report, scope.span.get_span_context()
         if report.parent_id is not None:
-            key = scope.key if parent_turn is None else parent_turn
-            above = call_span_id(scope.session_id, key, report.parent_id)
-            parent = TraceContext(turn.trace_id, above, int(own.trace_flags), turn.state)
+            span_id = call_span_id(scope.session_id, scope.key, report.parent_id)
+            flags, state = above.trace_flags, above.trace_state
+            above = SpanContext(above.trace_id, span_id, False, flags, state)
         began, ended = _times(report, seen)
         attributes = self._attributes(record, scope)
         self._ids.span_id = call_span_id(scope.session_id, scope.key, report.tool_call_id)
         self._count(report, (ended - began) / 1e9)
         span: Span = self._tracer.start_span(
             f"execute_tool {report.name or 'unknown'}",
-            _context(parent),
+            _below(above),
             SpanKind.INTERNAL,
             attributes,
             start_time=began,
@@ -241,22 +247,19 @@ def _usage(usage: TokenUsage) -> Attributes:
     return _known(used)
 
 
-def _context(parent: TraceContext) -> Context:
+def _below(parent: SpanContext) -> Context:
     """Return the context of a span's children."""
-    state = TraceState.from_header([parent.state] if parent.state else [])
-    flags = Flags(parent.flags)
-    span = NonRecordingSpan(SpanContext(parent.trace_id, parent.span_id, True, flags, state))
-    return trace.set_span_in_context(span, Context())
+    return trace.set_span_in_context(NonRecordingSpan(parent), Context())
 
 
 def _times(report: ToolCallReport, seen: int) -> tuple[int, int]:
     """Return when a call began and ended, in nanoseconds. `seen` is when it was seen to end."""
     notes = report.notes
-    began, ended = (_nanoseconds(notes.get(name)) for name in ("startedAt", "endedAt"))
-    duration = notes.get("durationMs")
+    began, duration = _nanoseconds(notes.get("startedAt")), notes.get("durationMs")
     if began is not None and isinstance(duration, (int, float)):
-        ended = began + round(duration * 1e6)  # finer than the milliseconds of the other two
-    ended = seen if ended is None else ended
+        ended = began + round(duration * 1e6)  # finer than the milliseconds of the times
+    elif (ended := _nanoseconds(notes.get("endedAt"))) is None:
+        ended = seen
     began = ended if began is None else began
     return began, max(began, ended)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -12,13 +12,15 @@ from opentelemetry.semconv._incubating.attributes import (  # pyright: ignore[re
     gen_ai_attributes,
 )
 from opentelemetry.semconv.attributes import error_attributes
+from opentelemetry.trace import SpanContext
 
 from callsheet import Session
+from callsheet.report.report import ToolCallReport
+from callsheet.report.status import ToolCallStatus
+from callsheet.report.terminal import CallRecord
 from callsheet.report.usage import TokenUsage
 from callsheet.telemetry.otel import OtelSink
 from callsheet.telemetry.spans import CAPTURE
-
-Spans = Callable[[], Sequence[ReadableSpan]]
 
 
 @pytest.fixture
@@ -31,6 +33,10 @@ def provider(exporter: InMemorySpanExporter) -> TracerProvider:
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     return provider
+
+
+def ids(context: SpanContext | None) -> tuple[int, int, bool] | None:
+    return None if context is None else (context.trace_id, context.span_id, context.is_remote)
 
 
 def span_of_turn(
@@ -66,6 +72,35 @@ def test_tokens_that_nobody_has_reported_are_left_out(
     found = span_of_turn(provider, exporter, "end_turn", TokenUsage(cost=0.5, currency="USD"))
     names = {name for name in found.attributes or {} if "usage" in name or "token" in name}
     assert names == set()
+
+
+def test_what_a_call_does_in_a_later_turn_is_still_below_it(
+    provider: TracerProvider, exporter: InMemorySpanExporter
+) -> None:
+    def report(key: str, status: ToolCallStatus, parent: str | None = None) -> None:
+        meta = {} if parent is None else {"callsheet": {"parentId": parent}}
+        made = ToolCallReport(tool_call_id=key, name=key, status=status, meta=meta)
+        sink.send(deque([CallRecord(made)]))
+
+    sink = OtelSink(provider, session_id="s")
+    sink.begin_turn("1")
+    report("outer", ToolCallStatus.IN_PROGRESS)
+    sink.end_turn("end_turn")
+    sink.begin_turn("2")
+    report("inner", ToolCallStatus.COMPLETED, "outer")
+    report("outer", ToolCallStatus.COMPLETED)
+    report("other", ToolCallStatus.COMPLETED)
+    sink.end_turn("end_turn")
+    assert sink.flush()
+    found = {
+        span.name: (ids(span.context), ids(span.parent)) for span in exporter.get_finished_spans()
+    }
+    first, second = (
+        ids(span.context) for span in exporter.get_finished_spans() if "agent" in span.name
+    )
+    assert found["execute_tool outer"][1] == first
+    assert found["execute_tool inner"][1] == found["execute_tool outer"][0]
+    assert found["execute_tool other"][1] == second
 
 
 async def test_names_are_those_of_the_conventions_or_under_one_name_of_ours(

@@ -70,10 +70,10 @@ def _batches(store: Store, query: Query, limit: int | None) -> Iterator[Sequence
     for call in islice(whole_calls(store, query), limit):
         if call.head.is_open:
             continue
-        key = call.head.session_id, call.turn
+        key = call.head.session_id, _turn_of(store, call)
         scope = scopes.get(key)
         if scope is None:
-            scope = scopes[key] = _scope(store, call)
+            scope = scopes[key] = _scope(store, call, key[1])
             if len(scopes) > REMEMBERED:
                 del scopes[next(iter(scopes))]
             maker.begin(scope)
@@ -82,7 +82,7 @@ def _batches(store: Store, query: Query, limit: int | None) -> Iterator[Sequence
                 maker.end(scope)
         report = replace(call.record.report, tool_call_id=call.own_id)
         record = CallRecord(report, call.record.terminals)
-        maker.call(record, scope, _ns(call.head.updated_at), _turn_of_parent(store, call))
+        maker.call(record, scope, _ns(call.head.updated_at))
         if len(spans := collected.get_finished_spans()) >= AT_ONCE:
             yield spans
             collected.clear()
@@ -90,15 +90,15 @@ def _batches(store: Store, query: Query, limit: int | None) -> Iterator[Sequence
         yield spans
 
 
-def _scope(store: Store, call: StoredCall) -> TurnScope:
+def _scope(store: Store, call: StoredCall, turn_key: str) -> TurnScope:
     """Return what is known of the turn that a call belongs to; of its session, if it is in no turn."""
     from callsheet.telemetry.otel import TurnScope
     from callsheet.telemetry.trace_ids import received
 
     key = call.head.session_id
-    session, turn = store.session(key), store.turn(key, call.turn) if call.turn else None
+    session, turn = store.session(key), store.turn(key, turn_key) if turn_key else None
     origin = UNKNOWN if session is None else session.origin
-    scope = TurnScope(key, call.turn, origin.agent, origin.agent_version, None, _ns(call.head.at))
+    scope = TurnScope(key, turn_key, origin.agent, origin.agent_version, None, _ns(call.head.at))
     scope.ended = _ns(call.head.updated_at)
     if turn is not None:
         scope.began, scope.ended = _ns(turn.at), _ns(turn.ended_at or call.head.updated_at)
@@ -113,13 +113,13 @@ def _ns(seconds: float) -> int:
     return round(seconds * 1e9)
 
 
-def _turn_of_parent(store: Store, call: StoredCall) -> str | None:
-    """Return the turn of the call that this one is part of; None if that is the same turn."""
+def _turn_of(store: Store, call: StoredCall) -> str:
+    """Return the turn of a call: if it is part of another one, that call's."""
     parent = call.record.report.parent_id
     if parent is None or not call.turn:
-        return None
+        return call.turn
     # Of those that had this id, it is the one that the same process has reported.
     log, _, _ = call.key.partition(" ")
     query = Query(session_id=call.head.session_id, id_part=parent, limit=FEW)
     same = (one for one in store.calls(query) if one.own_id == parent)
-    return next((one.turn for one in same if one.key.partition(" ")[0] == log), None)
+    return next((one.turn for one in same if one.key.partition(" ")[0] == log), call.turn)
