@@ -39,6 +39,9 @@ EXTRAS = {
 }
 """What can be installed beside callsheet, and the package that shows that it is."""
 
+_INSTALLERS = {"/uv/tools/": "uv tool install", "/pipx/": "pipx install --force"}
+"""What has installed callsheet, by a part of its path; else it was pip."""
+
 _COLOURS = {"ok": "green", "note": "yellow", "wrong": "red"}
 _MARKS = {"ok": "✓", "note": "·", "wrong": "✗"}
 
@@ -83,11 +86,13 @@ def _product() -> Iterator[Fact]:
         if found
         else Fact("wrong", "ripgrep", "not found: pip install ripgrep; grep, glob and list need it")
     )
+    ways = (way for part, way in _INSTALLERS.items() if part in Path(sys.prefix).as_posix())
+    install = next(ways, "pip install")
     for extra, package in EXTRAS.items():
         try:
             yield Fact("ok", extra, f"{package} {version(package)}")
         except PackageNotFoundError:
-            yield Fact("note", extra, f"not installed: pip install 'callsheet[{extra}]'")
+            yield Fact("note", extra, f"not installed: {install} 'callsheet[{extra}]'")
 
 
 def _path() -> list[str]:

@@ -209,7 +209,7 @@ def with_entry(text: str, name: str, entry: object) -> str:
         raise BadSettingsFile("it has no object at its top")
     servers = whole.get(SERVERS, {})  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     if not isinstance(servers, dict):
-        raise BadSettingsFile(f"{SERVERS} is no object")
+        raise BadSettingsFile(f"{SERVERS} is not an object")
     if servers.get(name) == entry:  # pyright: ignore[reportUnknownMemberType]
         return text
     mark = _BOM if text.startswith(_BOM) else ""

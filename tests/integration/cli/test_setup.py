@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from callsheet.cli import doctor
 from tests.support.shells import CALLSHEET
 
 
@@ -237,3 +239,20 @@ def test_the_doctor_looks_at_the_history(home: Path, history: str, code: int, to
     done = run(home, "doctor", CALLSHEET_HISTORY=history)
     assert (done.returncode, done.stderr) == (code, "")
     assert told in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("prefix", "install"),
+    [
+        ("/home/me/.local/share/uv/tools/callsheet", "uv tool install"),
+        ("/home/me/.local/pipx/venvs/callsheet", "pipx install --force"),
+        ("/home/me/app/.venv", "pip install"),
+    ],
+)
+def test_the_doctor_says_how_to_install_what_is_missing(
+    prefix: str, install: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "prefix", prefix)
+    monkeypatch.setattr(doctor, "EXTRAS", {"teapot": "no-such-package"})
+    doctor.command.main([], standalone_mode=False)
+    assert f"not installed: {install} 'callsheet[teapot]'" in capsys.readouterr().out

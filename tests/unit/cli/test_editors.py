@@ -65,7 +65,7 @@ def test_settings_that_are_empty_get_their_first_agent(empty: str) -> None:
     ("text", "reason"),
     [
         ("[]", "no object at its top"),
-        ('{"agent_servers": []}', "agent_servers is no object"),
+        ('{"agent_servers": []}', "agent_servers is not an object"),
         ('{"a": 1', "not JSON"),
         ("{'a': 1}", "not JSON"),
         ('{"a": "open\n}', "line 1 is not JSON"),

@@ -189,7 +189,7 @@ class Demo:
         options = params.get("options")
         for option in options if is_list(options) else []:
             if is_object(option) and option.get("kind") == self._scene.answer:
-                self._board.note(f"May it? {visible(str(option.get('name')))}", "yellow")
+                self._board.note(f"Permission: {visible(str(option.get('name')))}", "yellow")
         return self._scene.answer
 
     def _receive(self, line: bytes) -> None:
