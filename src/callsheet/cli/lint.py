@@ -110,7 +110,7 @@ def _show(page: Page, outcome: Outcome) -> None:
 
 
 def _place(one: LintFinding | CannotLint) -> str:
-    return f"{visible(one.path)}:{one.line}:{one.column}: " if one.line else ""
+    return f"{visible(one.path)}:" + (f"{one.line}:{one.column}: " if one.line else " ")
 
 
 def _as_json(outcome: Outcome, rules: tuple[LintRule, ...]) -> dict[str, object]:

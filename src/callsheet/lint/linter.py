@@ -232,15 +232,15 @@ def lint_paths(
         except CannotLint as exc:
             outcome.problems.append(exc)
         except (OSError, SyntaxError, UnicodeError) as exc:
-            why = getattr(exc, "strerror", None) or f"not text in its encoding ({exc})"
-            outcome.problems.append(CannotLint(str(path), f"{why}: {path}"))
+            why = getattr(exc, "strerror", None) or f"not valid text ({exc})"
+            outcome.problems.append(CannotLint(str(path), why))
     return outcome
 
 
 def _lint(path: Path, outcome: Outcome, rules: Sequence[LintRule], fix: bool) -> None:
     """Lint a file, and write it back with the newlines and in the encoding that it has."""
     if path.exists() and not path.is_file():
-        raise CannotLint(str(path), f"not a regular file: {path}")
+        raise CannotLint(str(path), "not a regular file")
     name, shown = path.name, str(path)
     is_test = name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py"
     raw = path.read_bytes()
@@ -263,7 +263,7 @@ def _python_files(
     """Yield a file itself, or the Python files below a directory, sorted."""
 
     def report(exc: OSError) -> None:
-        outcome.problems.append(CannotLint(str(path), f"{exc.strerror}: {exc.filename}"))
+        outcome.problems.append(CannotLint(exc.filename, str(exc.strerror)))
 
     if not path.is_dir():
         yield path

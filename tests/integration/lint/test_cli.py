@@ -216,7 +216,7 @@ def test_bad_usage_exits_with_2() -> None:
 def test_a_missing_path_is_named_and_the_rest_is_linted(bad: Path) -> None:
     done = lint("nowhere.py", "bad.py", cwd=bad.parent)
     assert done.returncode == 2
-    assert done.stderr == "callsheet: No such file or directory: nowhere.py\n"
+    assert done.stderr == "callsheet: nowhere.py: No such file or directory\n"
     assert "bad.py:8:16" in done.stdout
 
 
@@ -311,7 +311,7 @@ def on_a_terminal(*args: str, **variables: str) -> str:
 def test_what_is_not_there_is_not_said_to_be_clean(tmp_path: Path) -> None:
     done = lint("nope.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "callsheet: No such file or directory: nope.py\n"
+    assert done.stderr == "callsheet: nope.py: No such file or directory\n"
     done = lint(".", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "callsheet: there are no Python files in .\n"
