@@ -16,7 +16,7 @@ import asyncio
 import socket
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import blake2b
@@ -28,7 +28,8 @@ import msgspec
 from msgspec import Struct
 
 from callsheet.history import fleet
-from callsheet.history.rows import KEEP, Pruned, Retention, WaitingRow
+from callsheet.history.retention import Pruning
+from callsheet.history.rows import KEEP, Retention, WaitingRow
 from callsheet.history.store import REMOTE, Store
 from callsheet.history.store_errors import (
     BadUrl,
@@ -37,7 +38,7 @@ from callsheet.history.store_errors import (
     StoreTooNew,
     sentence,
 )
-from callsheet.history.url import canonical_url, is_server
+from callsheet.history.url import is_server
 from callsheet.report.humanize import plural
 
 _T = TypeVar("_T")
@@ -55,6 +56,9 @@ LINGER, IDLE, EXPIRES = 0.02, 1.0, 5.0
 RETRY, RETRY_MOST = 0.5, 5.0
 UPKEEP, REPORT = 3600.0, 60.0
 
+REASONS = 100
+"""Reasons for putting something aside that users are told of."""
+
 SETTLED = 2 * fleet.BEAT
 """Seconds that a connection has lasted, in which all that live have said so."""
 
@@ -70,11 +74,11 @@ class CollectorHealth(Struct):
 
 
 class _Taken(NamedTuple):
-    """A row, the writer of its call, and the subject that it came on."""
+    """A row, the writer of its call, and the message that it came in."""
 
     row: WaitingRow
     writer: str
-    subject: str
+    message: Any
 
 
 class Collector:
@@ -112,13 +116,15 @@ class Collector:
         self._subject: str = f"callsheet.{fleet.token(team)}.>" if team else "callsheet.>"
         own = token_hex(8) if last is not None else _shared_name(store.url, team)
         self._name: str = f"collect-{fleet.token(name or own)}"
-        self._keep: Retention = keep
         self._last: float | None = last
-        self._upkeep_every: float = upkeep
         self._notify_users: Callable[[str], None] = notify
         self._report: Callable[[CollectorHealth], None] = report
         self._settled: float = settled
         self._is_stopped: bool = False
+        # What is to be put aside: a message, what of it can't be stored, and why.
+        self._refused: list[tuple[Any, bytes, str]] = []
+        # The end of the stream at the last look.
+        self._mark: int = 1 << 62
         self._woken: asyncio.Event = asyncio.Event()
         self._thread: ThreadPoolExecutor = ThreadPoolExecutor(1, "callsheet-collector")
         # What was delivered, and how much of what was asked for may still come.
@@ -130,10 +136,9 @@ class Collector:
         self._asked_at: float = 0.0
         self._bytes: int | None = BYTES
         self._is_ready: bool = False
-        self._troubles: dict[str, str] = {}
+        self._troubles: set[str] = set()
         self._notified: set[str] = set()
-        self._pruning: Iterator[Pruned] | None = None
-        self._pruned_at: float = 0.0
+        self._pruning: Pruning = Pruning(store, keep, upkeep)
         self._looked_at: float = 0.0
         self._tried: int = 0
 
@@ -151,15 +156,19 @@ class Collector:
             StoreTooNew: The store is of a later version.
         """
         others = [
-            asyncio.create_task(self._repeat(REPORT, self._report_now)),
-            asyncio.create_task(self._repeat(ACKNOWLEDGED_IN / 3, self._hold)),
+            asyncio.create_task(self._report_often()),
+            asyncio.create_task(self._hold()),
         ]
         pause = RETRY
         try:
             while not self._is_stopped:
                 try:
                     await self._prepare()
-                    await self._step()
+                    messages = await self._fetch()
+                    if messages:
+                        await self._take(messages)
+                    if len(messages) < MESSAGES and not self._is_stopped:  # else there is more
+                        await self._tidy()
                 except fleet.ServersUnavailable as exc:
                     self._trouble("servers", str(exc))
                     self._is_ready = False
@@ -172,20 +181,13 @@ class Collector:
                 task.cancel()
             with suppress(Exception):
                 for message in self._delivered:
-                    await message.nak()
+                    if message.data:
+                        await message.nak()
                 await self._count()
             await self._connection.close()
             await self._in_thread(self._store.close)
             self._thread.shutdown()
         return self.done
-
-    async def _step(self) -> None:
-        """Write what has come, or do what can be done meanwhile."""
-        messages = await self._fetch()
-        if messages:
-            await self._take(messages)
-        elif not self._is_stopped:
-            await self._tidy()
 
     # The servers
 
@@ -279,30 +281,30 @@ class Collector:
         """Write messages into the store, and acknowledge them."""
         self._in_hand = messages
         taken: list[_Taken] = []
-        for message in sorted(messages, key=_sequence):
+        for message in sorted(messages, key=lambda one: one.metadata.sequence.stream):
             try:
-                batch = fleet.decode(message.data)
-                taken += [
-                    _Taken((batch.session, row), batch.writer, message.subject)
-                    for row in batch.rows
-                ]
+                taken += _rows_of(message)
             except (ValueError, msgspec.MsgspecError) as exc:
-                await self._put_aside(message.subject, message.data, str(exc))
-                await message.term()
+                self._refused.append((message, message.data, str(exc)))
         is_written = not taken or await self._write(taken)
-        with suppress(Exception):  # what is not acknowledged comes again, and changes nothing
-            for message in messages:
-                if not message.is_acked:
-                    await (message.ack() if is_written else message.nak())
+        left = await self._put_aside()
+        stored = [message for message in messages if message.reply not in left]
         self._in_hand = ()
-        self.done.messages += len(messages) if is_written else 0
+        with suppress(Exception):  # what is not acknowledged comes again, and changes nothing
+            for message in stored[:-1]:
+                await (message.ack() if is_written else message.nak())
+            for message in stored[-1:]:  # when the servers know of it, they know of the others
+                await (message.ack_sync() if is_written else message.nak())
+        self.done.messages += len(stored) if is_written else 0
 
     async def _hold(self) -> None:
         """Say that what is in hand is worked on, so that no other collector gets it meanwhile."""
-        with suppress(Exception):
-            for message in (*self._in_hand, *self._delivered):
-                if not message.is_acked and message.data:
-                    await message.in_progress()
+        while True:
+            await asyncio.sleep(ACKNOWLEDGED_IN / 3)
+            with suppress(Exception):
+                for message in (*self._in_hand, *self._delivered):
+                    if message.data:
+                        await message.in_progress()
 
     async def _write(self, taken: list[_Taken]) -> bool:
         """Write rows, as soon as the store takes them. Return whether it has."""
@@ -331,9 +333,9 @@ class Collector:
         half = len(taken) // 2
         if half:
             return await self._write(taken[:half]) and await self._write(taken[half:])
-        ((session, row), writer, subject) = taken[0]
+        ((session, row), writer, message) = taken[0]
         body = fleet.encode(fleet.Envelope(fleet.VERSION, writer, session, [row]))
-        await self._put_aside(subject, body, str(exc))
+        self._refused.append((message, body, str(exc)))
         return True
 
     def _open_store(self) -> None:
@@ -343,20 +345,36 @@ class Collector:
 
     def _write_now(self, taken: Sequence[_Taken]) -> None:
         self._open_store()
-        rows = [(one.row[1], one.writer) for one in taken]
-        writers = {(row.session_id, row.key): writer for row, writer in rows}
+        # Whatever a publisher calls itself: no process of this machine is meant.
+        writers = {(one.row[1].session_id, one.row[1].key): REMOTE + one.writer for one in taken}
         self._store.write([one.row for one in taken], writers)
         with suppress(HistoryError):  # who is always busy must also remove
-            self._prune()
+            self._pruning.step()
 
-    async def _put_aside(self, subject: str, body: bytes, why: str) -> None:
-        rest = subject.partition(".")[2]
-        reason = " ".join(why.split())[:500].encode("ascii", "replace").decode()
-        headers = {"Callsheet-Reason": reason}
-        await self._connection.publish([(fleet.ASIDE, rest, body)], **headers)
-        self.done.aside += 1
-        text = f"What came on {subject} can't be stored, and is put aside in {fleet.ASIDE}: {why}"
-        self._notify(sentence(text), once=f"aside {why[:60]}")
+    async def _put_aside(self) -> set[str]:
+        """Put aside what was refused. Return what names those messages that stay where they are for now.
+
+        Who only looks leaves that to others.
+        """
+        refused, self._refused = self._refused, []
+        messages: list[fleet.Message] = []
+        for message, body, why in refused:
+            reason = " ".join(why.split())[:500].encode("ascii", "replace").decode()
+            rest, some = message.subject.partition(".")[2], body[: self._connection.most]
+            messages.append(fleet.Message(fleet.ASIDE, rest, some, {"Callsheet-Reason": reason}))
+        try:
+            if messages and self._last is None:
+                await self._connection.publish(messages)
+        except fleet.ServersUnavailable as exc:
+            self._trouble("aside", f"What can't be stored can't be put aside: {exc}")
+            return {message.reply for message, _, _ in refused}
+        self._over("aside")
+        self.done.aside += len(refused)
+        for message, _, why in refused:
+            where = f"is put aside in {fleet.ASIDE}" if self._last is None else "is left out"
+            text = f"What came on {message.subject} can't be stored, and {where}: {why}"
+            self._notify(sentence(text), once=f"aside {why[:60]}")
+        return set()
 
     # When nothing comes
 
@@ -367,10 +385,12 @@ class Collector:
             now = time.monotonic()
             if now >= self._looked_at + min(REPORT, self._settled):
                 self._looked_at = now
-                await self._try_aside()
+                if self._last is None:
+                    await self._try_aside()
                 await self._close_abandoned()
-            while not self._delivered and await self._in_thread(self._index_or_prune):
-                pass
+            while await self._in_thread(lambda: self._store.index() or self._pruning.step()):
+                if self._delivered:
+                    break
         except (BadUrl, NotKept, StoreTooNew, fleet.ServersUnavailable):
             raise
         except HistoryError as exc:
@@ -381,25 +401,17 @@ class Collector:
         else:
             self._over("store")
 
-    def _index_or_prune(self) -> bool:
-        """Index or remove some. Return whether there is more."""
-        return bool(self._store.index()) or self._prune()
-
-    def _prune(self) -> bool:
-        """Remove some of what exceeds the limits, if it is time. Return whether there is more."""
-        if self._pruning is None:
-            if self._pruned_at and time.monotonic() < self._pruned_at + self._upkeep_every:
-                return False
-            self._pruning = self._store.prune(self._keep)
-        if next(self._pruning, None) is not None:
-            return True
-        self._pruning, self._pruned_at = None, time.monotonic()
-        return False
-
     async def _close_abandoned(self) -> None:
-        """Close the calls of publishers that are gone."""
-        since = self._connection.since
-        if not since or time.monotonic() < since + self._settled or await self._count():
+        """Close the calls of publishers that are gone.
+
+        Nothing of such a publisher may wait, and it has published nothing since the last look.
+        """
+        since, mark = self._connection.since, self._mark
+        asking = self._connection.js.stream_info(fleet.ROWS)
+        self._mark = (await self._connection.ask(asking)).state.last_seq
+        stored = await self._count()
+        is_settled = since and time.monotonic() > since + self._settled
+        if not is_settled or (self.done.waiting and stored < mark):
             return
         asking = self._connection.js.stream_info(fleet.ALIVE, subjects_filter="callsheet_alive.>")
         found = await self._connection.ask(asking)
@@ -407,74 +419,72 @@ class Collector:
         closed = await self._in_thread(lambda: self._store.recover(alive))
         self.done.closed += closed
         if closed:
-            calls = plural(closed, "call", "calls")
-            self._notify(f"{calls} of publishers that are gone closed as abandoned.")
+            self._notify(
+                f"{plural(closed, 'call')} of publishers that are gone closed as abandoned."
+            )
 
     async def _try_aside(self) -> None:
         """Write what was put aside by others, or before, and can be written by now."""
-        connection, js = self._connection, self._connection.js
-        state = (await connection.ask(js.stream_info(fleet.ASIDE))).state
-        while state.messages and self._tried < state.last_seq and not self._is_stopped:
-            subject = self._subject.replace("callsheet.", "callsheet_aside.", 1)
-            errors = import_module("nats.js.errors")
-            try:
-                message = await js.get_msg(fleet.ASIDE, self._tried + 1, next=True, subject=subject)
-            except errors.NotFoundError:
-                self._tried = state.last_seq
-                return
+        connection, js, stored = self._connection, self._connection.js, 0
+        end = (await connection.ask(js.stream_info(fleet.ASIDE))).state.last_seq
+        subject = self._subject.replace("callsheet.", "callsheet_aside.", 1)
+        while self._tried < end and not self._is_stopped:
+            asking = js.get_msg(fleet.ASIDE, self._tried + 1, next=True, subject=subject)
+            if not (message := await connection.request(asking)):
+                self._tried = end
+                break
             self._tried = message.seq
-            with suppress(ValueError, msgspec.MsgspecError):
-                batch = fleet.decode(message.data)
-                rows = [_Taken((batch.session, row), batch.writer, "") for row in batch.rows]
-                try:
-                    await self._in_thread(lambda rows=rows: self._write_now(rows))
-                except HistoryError as exc:
-                    if type(exc) is not HistoryError:
-                        raise
-                    continue
+            try:
+                rows = _rows_of(message)
+                await self._in_thread(lambda rows=rows: self._write_now(rows))
+            except (ValueError, msgspec.MsgspecError):
+                continue
+            except HistoryError as exc:
+                if type(exc) is not HistoryError:
+                    raise
+            else:
                 with suppress(fleet.ServersUnavailable):  # or another collector was quicker
-                    await connection.ask(js.delete_msg(fleet.ASIDE, message.seq))
-                self.done.rows += len(rows)
-                self._notify(
-                    f"{plural(len(rows), 'entry', 'entries')} that had been put aside stored."
-                )
+                    await connection.request(js.delete_msg(fleet.ASIDE, self._tried))
+                stored += len(rows)
+        self.done.rows += stored
+        if stored:
+            self._notify(f"Stored {plural(stored, 'entry', 'entries')} that had been put aside.")
 
     # How it goes
 
     async def _count(self) -> int:
-        """Return how many messages wait, or are in hand."""
+        """Count the messages that wait, or are in hand. Return up to which place all are stored."""
         asking = self._connection.js.consumer_info(fleet.ROWS, self._name)
         found = await self._connection.ask(asking)
         self.done.waiting = (found.num_pending or 0) + (found.num_ack_pending or 0)
-        return self.done.waiting
+        return found.ack_floor.stream_seq if found.ack_floor else 0
 
-    async def _report_now(self) -> None:
-        with suppress(Exception):  # the servers may be away
-            await self._count()
-        self._report(self.done)
-
-    async def _repeat(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+    async def _report_often(self) -> None:
         while True:
-            await asyncio.sleep(seconds)
-            await work()
+            await asyncio.sleep(REPORT)
+            with suppress(Exception):  # the servers may be away
+                await self._count()
+            self._report(self.done)
 
     def _trouble(self, what: str, why: str) -> None:
         """Notify once of what is wrong."""
         if what not in self._troubles:
+            self._troubles.add(what)
             self._notify(f"{sentence(why)} Waiting for it.")
-        self._troubles[what] = why
 
     def _over(self, what: str) -> None:
-        if self._troubles.pop(what, None) is not None:
+        if what in self._troubles:
+            self._troubles.remove(what)
             url = self._store.url if what == "store" else self._connection.url
             self._notify(f"{url} is there again.")
 
     def _notify(self, text: str, once: str | None = None) -> None:
-        if once is None or once not in self._notified:
-            if once is not None:
-                self._notified.add(once)
-            with suppress(Exception):
-                self._notify_users(text)
+        if once is not None:
+            if once in self._notified or len(self._notified) >= REASONS:
+                return
+            self._notified.add(once)
+        with suppress(Exception):
+            self._notify_users(text)
 
     async def _sleep(self, seconds: float) -> None:
         """Wait so many seconds, or until the servers are back, or it is stopped."""
@@ -487,14 +497,12 @@ class Collector:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
-def _sequence(message: Any) -> int:
-    """Return a message's place in the stream, which its subject of acknowledgement has."""
-    return message.metadata.sequence.stream
+def _rows_of(message: Any) -> list[_Taken]:
+    batch = fleet.decode(message.data or b"")
+    return [_Taken((batch.session, row), batch.writer, message) for row in batch.rows]
 
 
 def _shared_name(url: str, team: str) -> str:
     """Return a name that the collectors of one store have, and no others."""
-    place = (
-        url.rpartition("@")[2] if is_server(url) else f"{socket.gethostname()} {canonical_url(url)}"
-    )
+    place = url.rpartition("@")[2] if is_server(url) else f"{socket.gethostname()} {url}"
     return blake2b(f"{place} {team}".encode(), digest_size=8).hexdigest()

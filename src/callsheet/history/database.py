@@ -104,6 +104,10 @@ class Database(ABC):
         """Return the tables that hold only ended calls from before a time, and can be dropped as a whole."""
         return ()
 
+    def drop_partition(self, table: str) -> bool:
+        """Drop such a table, unless somebody uses it. Return whether that was done."""
+        raise NotImplementedError(table)
+
     @contextmanager
     def patiently(self) -> Generator[None]:
         """Let statements within take long."""
@@ -116,10 +120,6 @@ class Database(ABC):
         Raises:
             HistoryError: The store is not there any more, or not the one that was opened.
         """
-
-    @abstractmethod
-    def json_text(self, column: str, key: str) -> str:
-        """Return the SQL for a text in a column that holds a JSON object."""
 
     # A process that writes holds a lock, which is released however the process ends
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 import msgspec
@@ -69,7 +69,7 @@ class ServersUnavailable(StoreUnavailable):
 
 
 class Envelope(Struct, array_like=True):
-    """What a message has: rows of one session, and the writer that its open calls belong to."""
+    """The body of a message: rows of one session, and the writer that its open calls belong to."""
 
     version: int
     writer: str
@@ -91,6 +91,15 @@ def decode(body: bytes) -> Envelope:
     if (found := _decode_version(body).version) != VERSION:
         raise ValueError(f"it is of version {found}, and this callsheet knows version {VERSION}")
     return _decode(body)
+
+
+class Message(NamedTuple):
+    """What is published: the stream, the rest of its subject, the body, and further headers."""
+
+    stream: str
+    rest: str
+    body: bytes
+    headers: Mapping[str, str] = {}
 
 
 def token(text: str) -> str:
@@ -262,7 +271,7 @@ class Connection:
         Who may only publish can't look: then those who may have made them.
         """
         for name in (ROWS, ASIDE, ALIVE):
-            found = await self._api(self.js.stream_info(name))
+            found = await self.request(self.js.stream_info(name))
             if found is False:
                 found = await self._make(name)
             if name != ALIVE and found is not None and (wrong := _fault(found.config)):
@@ -287,15 +296,16 @@ class Connection:
         # A cluster of three may have just two for a moment: the third replica is not given up for that.
         is_cluster = len(self.nc.servers) >= 3
         try:
-            return await self._api(self.js.add_stream(config))
+            return await self.request(self.js.add_stream(config))
         except ServersUnavailable:
             if is_cluster:
                 raise
-        return await self._api(self.js.add_stream(config.evolve(num_replicas=1)))
+        return await self.request(self.js.add_stream(config.evolve(num_replicas=1)))
 
-    async def _api(self, request: Awaitable[Any]) -> Any:
+    async def request(self, request: Awaitable[Any]) -> Any:
         """Return the answer to a request; False if there is no such thing, None if it may not be asked."""
         errors = import_module("nats.js.errors")
+        self._denied.clear()  # by now it may be allowed
         asking = asyncio.ensure_future(request)
         denied = asyncio.ensure_future(self._denied.wait())
         await asyncio.wait({asking, denied}, return_when=asyncio.FIRST_COMPLETED)
@@ -320,20 +330,15 @@ class Connection:
 
     async def ask(self, request: Awaitable[_T]) -> _T:
         """Return the answer to a request to JetStream. Raise `ServersUnavailable` if there is none."""
-        found = await self._api(request)
+        found = await self.request(request)
         if found is None or found is False:
             raise self._unavailable("does not let us in" if found is None else "has lost a stream")
         return found
 
     # Publishing
 
-    async def publish(self, messages: Sequence[tuple[str, str, bytes]], **headers: str) -> None:
-        """Publish messages, and return when the servers have stored all of them.
-
-        Args:
-            messages: The stream, the subject's rest, and the body of each.
-            headers: Further headers of all of them.
-        """
+    async def publish(self, messages: Sequence[Message]) -> None:
+        """Publish messages, and return when the servers have stored all of them."""
         until = time.monotonic() + PATIENCE
         self._count += 1
         waiting = {f"{self._count}-{n}": one for n, one in enumerate(messages)}
@@ -343,21 +348,20 @@ class Connection:
             self._changed.clear()
             if self.nc.is_connected:
                 for key in list(self._waiting):
-                    await self._send(key, *waiting[key], headers)
+                    await self._send(key, waiting[key])
             left = until - time.monotonic()
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, left)):
                     await self._changed.wait()
             await self._judge(time.monotonic() < until)
 
-    async def _send(
-        self, key: str, stream: str, rest: str, body: bytes, headers: dict[str, str]
-    ) -> None:
+    async def _send(self, key: str, message: Message) -> None:
+        stream, rest, body, more = message
         known = blake2b(body, digest_size=16, person=b"callsheet").hexdigest()
-        named = {"Nats-Msg-Id": known, "Nats-Expected-Stream": stream, **headers}
+        headers = {"Nats-Msg-Id": known, "Nats-Expected-Stream": stream, **more}
         subject = f"{stream.lower()}.{rest}"
         try:
-            await self.nc.publish(subject, body, reply=f"{self._inbox}.{key}", headers=named)
+            await self.nc.publish(subject, body, reply=f"{self._inbox}.{key}", headers=headers)
         except Exception as exc:  # noqa: BLE001
             raise self._unavailable(f"takes nothing ({self._plain(exc)})") from None
 

@@ -21,17 +21,13 @@ from callsheet.history.codec import Codec, as_json_bytes, blocks_as_json
 from callsheet.history.database import Database
 from callsheet.history.loop_thread import LoopThread
 from callsheet.history.origin import here
-from callsheet.history.rows import UNKNOWN, CallRow, Pruned, Retention, WaitingRow
-from callsheet.history.store import REMOTE, Store, Writers
+from callsheet.history.rows import UNKNOWN, CallRow, Pruned, Retention, TurnRow, WaitingRow
+from callsheet.history.store import Store, Writers
 from callsheet.history.store_errors import HistoryError, StoreUnavailable
 from callsheet.history.url import without_password
-from callsheet.report.humanize import plural
 
 TOGETHER = 1 << 16
-"""Bytes of rows that go into one message, more or less. A larger row has one for itself."""
-
-ROW = 300
-"""Bytes that a row takes besides its payload, more or less."""
+"""Bytes of payloads that go into one message, more or less."""
 
 
 class FleetStore(Store):
@@ -44,14 +40,14 @@ class FleetStore(Store):
         self._loop: LoopThread = LoopThread()
         # The keys of calls that are open, and when the servers were told that their writer is there.
         self._open: set[str] = set()
-        self._beat_at: float = 0.0
+        self._beat_at: float | None = None
         self._beating: Any = None
 
     def open(self, *, write: bool = True) -> list[str]:
         """Connect. Return nothing, since nothing is repaired here."""
         if not write:
             self.ensure_connected()
-        self._writer = REMOTE + token_hex(8)
+        self._writer = self._writer or token_hex(8)  # whose open calls are in the servers already
         self._loop.submit(self._make_connection()).result()
         self.is_open = True
         return []
@@ -92,29 +88,26 @@ class FleetStore(Store):
         if connection is None or not connection.is_open:
             self.is_open = False
             raise StoreUnavailable(f"{self.url} is away.")
-        name = self._writer if not isinstance(writer, str) else REMOTE + writer
-        large = [row for row in rows if _size(row) > connection.most]
-        if large and len(rows) > 1:  # whoever writes finds it, and writes the others
-            raise HistoryError(f"{plural(len(large), 'call')} too large for {self.url}.")
-        if large:
-            rows = [self._without_payload(large[0], connection.most)]
-        messages = list(self._messages(rows, name))
-        is_open = any(isinstance(row, CallRow) and row.is_open for _, row in rows)
-        if is_open and time.monotonic() > self._beat_at + fleet.BEAT:
+        name = writer if isinstance(writer, str) else self._writer
+        cut = None
+        try:
+            messages = list(self._messages(rows, name))
+        except HistoryError as exc:
+            if len(rows) > 1:  # whoever writes finds the row, and writes the others
+                raise
+            cut, rows = exc, [self._without_payload(rows[0])]
+            messages = list(self._messages(rows, name))
+        calls = [row for _, row in rows if isinstance(row, CallRow) and name == self._writer]
+        is_late = self._beat_at is None or time.monotonic() > self._beat_at + fleet.BEAT
+        if is_late and any(row.is_open for row in calls):
             messages.insert(0, self._alive())
         self._loop.submit(connection.publish(messages)).result()
-        for _, row in rows:
-            if isinstance(row, CallRow):
-                (self._open.add if row.is_open else self._open.discard)(row.key)
-        if large:
-            much = (
-                f"{_size(large[0]):,} bytes, and the server takes {connection.most:,} (max_payload)"
-            )
-            raise HistoryError(f"it is too large for {self.url}: {much}; only its head is stored")
+        for row in calls:
+            (self._open.add if row.is_open else self._open.discard)(row.key)
+        if cut is not None:
+            raise HistoryError(f"{cut}; only its head is stored")
 
-    def _messages(
-        self, rows: Sequence[WaitingRow], writer: str
-    ) -> Iterator[tuple[str, str, bytes]]:
+    def _messages(self, rows: Sequence[WaitingRow], writer: str) -> Iterator[fleet.Message]:
         """Yield the messages for some rows: each has rows of one session, in their order."""
         sessions: dict[str, list[WaitingRow]] = {}
         for row in rows:
@@ -124,24 +117,37 @@ class FleetStore(Store):
             subject = ".".join(map(fleet.token, (self._team, host, session_id)))
             begin = size = 0
             for end, row in enumerate(some, 1):
-                size += _size(row)
+                size += row[1].room
                 if size >= TOGETHER or end == len(some):
-                    part = [row for _, row in some[begin:end]]
-                    body = fleet.encode(
-                        fleet.Envelope(fleet.VERSION, writer, some[end - 1][0], part)
-                    )
-                    yield fleet.ROWS, subject, body
+                    for body in self._bodies(some[begin:end], writer):
+                        yield fleet.Message(fleet.ROWS, subject, body)
                     begin, size = end, 0
+
+    def _bodies(self, rows: Sequence[WaitingRow], writer: str) -> Iterator[bytes]:
+        """Yield the bodies of messages for some rows of a session: one, if that is not too large."""
+        assert self._connection is not None
+        most, part = self._connection.most, [row for _, row in rows]
+        body = fleet.encode(fleet.Envelope(fleet.VERSION, writer, rows[-1][0], part))
+        if len(body) <= most:
+            yield body
+        elif half := len(rows) // 2:
+            yield from self._bodies(rows[:half], writer)
+            yield from self._bodies(rows[half:], writer)
+        else:
+            much = f"{len(body):,} bytes, and the server takes {most:,} (max_payload)"
+            raise HistoryError(f"it is too large for {self.url}: {much}")
 
     @property
     def _team(self) -> str:
         assert self._connection is not None
         return self._connection.address.team
 
-    def _without_payload(self, row: WaitingRow, most: int) -> WaitingRow:
-        """Return a row that is small enough, with a note in the place of what it had."""
+    def _without_payload(self, row: WaitingRow) -> WaitingRow:
+        """Return a row with a note in the place of what it had."""
         session, one = row
-        why = f"it took {_size(row):,} bytes, more than a fleet's servers take ({most:,})"
+        if isinstance(one, TurnRow):
+            return row
+        why = f"it took {one.room:,} bytes, more than a fleet's servers take"
         if isinstance(one, CallRow):
             note = as_json_bytes(unreadable(one, why))
             one = replace(one, input=None, output=None)
@@ -154,11 +160,11 @@ class FleetStore(Store):
 
     # Whether it is there
 
-    def _alive(self) -> tuple[str, str, bytes]:
+    def _alive(self) -> fleet.Message:
         self._beat_at = time.monotonic()
-        subject = f"{fleet.token(self._team)}.{self._writer.removeprefix(REMOTE)}"
         # Twice the same would be taken for the same message.
-        return fleet.ALIVE, subject, f"{here(UNKNOWN).host} {self._beat_at}".encode()
+        body = f"{here(UNKNOWN).host} {self._beat_at}".encode()
+        return fleet.Message(fleet.ALIVE, f"{fleet.token(self._team)}.{self._writer}", body)
 
     async def _beat(self) -> None:
         """Say that we are there, while calls are open."""
@@ -167,8 +173,8 @@ class FleetStore(Store):
             connection = self._connection
             if self._open and connection is not None and connection.is_open:
                 with suppress(Exception):
-                    stream, rest, body = self._alive()
-                    await connection.nc.publish(f"{stream.lower()}.{rest}", body)
+                    alive = self._alive()
+                    await connection.nc.publish(f"{alive.stream.lower()}.{alive.rest}", alive.body)
 
     # What others do with a store
 
@@ -209,9 +215,3 @@ class _NoDatabase:
 
     def release_lock(self) -> None:
         """Do nothing: nothing is locked."""
-
-
-def _size(row: WaitingRow) -> int:
-    session, one = row
-    texts = session.cwd, session.title, *((one.name, one.title) if isinstance(one, CallRow) else ())
-    return one.room + ROW + 4 * sum(map(len, texts))

@@ -40,7 +40,7 @@ from callsheet.history.store_errors import (
     StoreUnavailable,
 )
 from callsheet.history.url import without_password
-from callsheet.history.views import GRANT, POSTGRES_VIEWS
+from callsheet.history.views import GRANT, POSTGRES_TIME, POSTGRES_VIEWS
 
 _T = TypeVar("_T")
 
@@ -133,7 +133,7 @@ class PostgresDatabase(Database):
 
     for_update: str = " FOR UPDATE"
     for_share: str = " FOR KEY SHARE"
-    day: str = "(to_timestamp({}) AT TIME ZONE 'UTC')::date"
+    day: str = f"({POSTGRES_TIME} AT TIME ZONE 'UTC')::date"
     old: str = "callsheet_old."
     index_table: str = "calls_text"
 
@@ -259,6 +259,18 @@ class PostgresDatabase(Database):
         open_ = "SELECT EXISTS (SELECT 1 FROM {} WHERE writer IS NOT NULL)"
         return [name for name in names if not self.fetch_value(open_.format(name))]
 
+    def drop_partition(self, table: str) -> bool:
+        try:
+            with self.transaction():
+                # Whoever reads or writes calls would wait for it, while it waits for a long query.
+                self.fetch("SET LOCAL lock_timeout = '2s'")
+                self.fetch(f"DROP TABLE IF EXISTS {table}")
+        except Exception as exc:
+            if getattr(exc, "sqlstate", None) == "55P03":
+                return False
+            raise
+        return True
+
     def _wait(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run work on the loop, and wait for its result."""
         done = self._loop.submit(work)
@@ -309,16 +321,13 @@ class PostgresDatabase(Database):
             raise NotKept(f"There is no history at {self.url} any more.")
         return str(self.fetch_value("SELECT pg_current_snapshot()::text"))
 
-    def json_text(self, column: str, key: str) -> str:
-        return f"({column}::json ->> '{key}')"
-
     # Errors
 
     def error(self, exc: Exception) -> Exception:
         state = getattr(exc, "sqlstate", None) or ""
         if isinstance(exc, HistoryError) or not _is_servers(exc):
             return exc
-        if state == "23505" or state[:2] == "22":  # a value is at fault
+        if state[:2] in ("22", "23", "54"):  # a value is at fault, or too large for an index
             return HistoryError(self._message(exc))
         return StoreUnavailable(self._message(exc))
 

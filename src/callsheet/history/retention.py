@@ -10,7 +10,7 @@ How old calls are is judged by the calls themselves, and not by the clock: see `
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 from callsheet.history.call_records import column_text, spills_of
@@ -82,7 +82,8 @@ class Upkeep(UsageReader):
         if keep.max_age is not None:
             old = known - keep.max_age
             for table in self.db.partitions_before(old):
-                yield self._drop_partition(table)
+                if not (yield from self._drop_partition(table, most)):
+                    return  # another time
             yield from self._remove_calls(EVERY, most, "at < ?", old)
             yield from self._remove_messages(old, most)
         if keep.max_calls is not None:
@@ -141,22 +142,30 @@ class Upkeep(UsageReader):
             surplus -= len(rows)
             yield pruned
 
-    def _drop_partition(self, table: str) -> Pruned:
-        """Drop a table of calls, with the messages before them, and what only they refer to."""
-        with self.db.patiently(), self.db.transaction():
-            spilled = self.db.fetch(f"SELECT payload FROM {table} WHERE marks LIKE '%\"spills\":%'")
-            records = [self.db.codec.readable(payload) for (payload,) in spilled]
+    def _drop_partition(self, table: str, most: int) -> Generator[Pruned, None, bool]:
+        """Drop a table of calls, with the messages before them, and what only they refer to.
+
+        Return whether that was possible. While the table is dropped, nobody reads or writes calls, so all
+        else is done before or after that.
+        """
+        seq, spilled = -1, f"SELECT seq, payload FROM {table} WHERE marks LIKE '%\"spills\":%'"
+        while rows := self.db.fetch(f"{spilled} AND seq > ? ORDER BY seq LIMIT ?", seq, most):
+            seq = rows[-1][0]
+            records = [self.db.codec.readable(payload) for _, payload in rows]
+            yield Pruned(spills=[path for one in records if one for path in spills_of(one.report)])
+        with self.db.patiently():
+            calls = self.db.fetch_value(f"SELECT count(*) FROM {table}")
             reached = self.db.fetch(f"SELECT session_id, max(position) FROM {table} GROUP BY 1")
-            pruned = Pruned(
-                calls=self.db.fetch_value(f"SELECT count(*) FROM {table}"),
-                spills=[path for one in records if one for path in spills_of(one.report)],
-            )
             for name in ("unindexed", self.db.index_table):
                 self.db.fetch(f"DELETE FROM {name} WHERE seq IN (SELECT seq FROM {table})")
-            self.db.fetch(f"DROP TABLE {table}")
-            pruned.messages = self._remove_reached(dict(map(tuple, reached)))
-            pruned.sessions = self._drop_empty([session for session, _ in reached])
-        return pruned
+        if not self.db.drop_partition(table):
+            return False
+        for begin in range(0, len(reached), most):
+            some = dict(map(tuple, reached[begin : begin + most]))
+            with self.db.transaction():
+                messages, sessions = self._remove_reached(some), self._drop_empty([*some])
+            yield Pruned(calls=0 if begin else calls, messages=messages, sessions=sessions)
+        return True
 
     def _remove_reached(self, reached: Mapping[str, int]) -> int:
         """Remove what came in sessions before calls that are removed. Return how many messages that were."""
@@ -247,3 +256,29 @@ class Upkeep(UsageReader):
     def vacuum(self) -> None:
         """Make the store as small as it can be."""
         self.db.vacuum()
+
+
+class Pruning:
+    """Removes what exceeds the limits of a store, a little at a time, and again `every` so many seconds."""
+
+    def __init__(self, store: Upkeep, keep: Retention, every: float) -> None:
+        self.done_at: float | None = None
+        """When it was last done, or has failed, by `time.monotonic`."""
+        self._store: Upkeep = store
+        self._keep: Retention = keep
+        self._every: float = every
+        self._steps: Iterator[Pruned] | None = None
+
+    def step(self) -> Pruned | None:
+        """Remove some, if it is time to. Return what was removed; None if there is no more for now."""
+        if self._steps is None:
+            if self.done_at is not None and time.monotonic() < self.done_at + self._every:
+                return None
+            self._steps = self._store.prune(self._keep)
+        pruned = None
+        try:
+            pruned = next(self._steps, None)
+        finally:
+            if pruned is None:
+                self._steps, self.done_at = None, time.monotonic()
+        return pruned

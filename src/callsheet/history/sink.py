@@ -36,6 +36,9 @@ LONG = 1 << 14
 again.
 """
 
+TICK = 1e-6
+"""Seconds that tell two states apart."""
+
 TITLE = 80
 REMEMBERED = 1000
 """Calls that have ended whose start is remembered."""
@@ -218,7 +221,9 @@ class SessionLog:
         with self._history.lock:
             turn = self._turn or self._last
             if turn is not None and turn.usage != usage:
-                self._put_turn(replace(turn, usage=usage), self._clock())
+                # A store knows by its end that this is the later state.
+                ended = None if turn.ended_at is None else turn.ended_at + TICK
+                self._put_turn(replace(turn, usage=usage, ended_at=ended), self._clock())
 
     def _put_turn(self, turn: WaitingTurn, now: float) -> None:
         if turn.ended_at is None:
@@ -264,7 +269,8 @@ class SessionLog:
                 )
             # Of two states of a message, a store knows the later one by its time, or else by its size: other
             # messages only grow.
-            self._plan = replace(self._plan, blocks=tuple(entries), at=now)
+            at = max(now, self._plan.at + TICK)  # the clock may have been set back
+            self._plan = replace(self._plan, blocks=tuple(entries), at=at)
             self._put(self._plan, now)
 
     def name(self, title: str) -> None:

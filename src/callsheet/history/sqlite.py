@@ -358,9 +358,6 @@ class SqliteDatabase(Database):
         # SQLite's own number counts what others wrote since this connection was made.
         return f"{self._opened_at} {self._pragma('data_version')} {self.raw.total_changes}"
 
-    def json_text(self, column: str, key: str) -> str:
-        return f"CASE WHEN json_valid({column}) THEN json_extract({column}, '$.{key}') END"
-
     # Writers
 
     def hold(self, writer: str) -> None:

@@ -92,7 +92,8 @@ collector knows whether they are there.
 
 _USAGE = TokenUsage.__struct_fields__
 _TURN = ("session_id", "key", "position", "at", "ended_at", "stop_reason", "origin", "trace")
-# A turn has an end once, and what it has used may become known after that, but not unknown.
+# A turn has an end once, and what it has used may become known after that, but not unknown. Of two states
+# that have ended, the later one ends later: see `SessionLog.set_usage`.
 _TURNS = f"""
 INSERT INTO turns ({", ".join((*_TURN, *_USAGE))})
 VALUES ({", ".join("?" * len((*_TURN, *_USAGE)))})
@@ -102,7 +103,7 @@ ON CONFLICT (session_id, key) DO UPDATE SET
     origin = coalesce(excluded.origin, turns.origin),
     trace = coalesce(excluded.trace, turns.trace),
     {", ".join(f"{name} = coalesce(excluded.{name}, turns.{name})" for name in _USAGE)}
-WHERE turns.ended_at IS NULL OR excluded.ended_at IS NOT NULL
+WHERE turns.ended_at IS NULL OR excluded.ended_at >= turns.ended_at
 """
 
 Writers: TypeAlias = Mapping[tuple[str, str], str]
@@ -224,6 +225,7 @@ class Store(Upkeep):
         self._place(calls)
         self._write_calls(calls, writer or self._writer)
         turns = [row for _, row in rows if isinstance(row, TurnRow)]
+        turns.sort(key=lambda row: row.ended_at or 0.0)
         self.db.execute_many(
             _TURNS,
             [

@@ -40,6 +40,11 @@ WHERE t.cost IS NOT NULL OR t.input_tokens IS NOT NULL OR t.output_tokens IS NOT
 """
 
 
+# A publisher may send any number, and one that is no time must not break the view for the others.
+POSTGRES_TIME = "CASE WHEN {0} BETWEEN 0 AND 2.5e11 THEN to_timestamp({0}) END"
+"""The SQL for the time in a column."""
+
+
 def _sqlite(column: str) -> str:
     return f"strftime('%Y-%m-%dT%H:%M:%fZ', {column}, 'unixepoch')"
 
@@ -55,11 +60,11 @@ SQLITE_VIEWS = _VIEWS.format(
 
 POSTGRES_VIEWS = _VIEWS.format(
     started_at="c.started_at",
-    created_at="to_timestamp(s.created_at)",
-    updated_at="to_timestamp(s.updated_at)",
-    turn_at="to_timestamp(t.at)",
-    ended_at="to_timestamp(t.ended_at)",
-    day="(to_timestamp(t.at) AT TIME ZONE 'UTC')::date",
+    created_at=POSTGRES_TIME.format("s.created_at"),
+    updated_at=POSTGRES_TIME.format("s.updated_at"),
+    turn_at=POSTGRES_TIME.format("t.at"),
+    ended_at=POSTGRES_TIME.format("t.ended_at"),
+    day=f"({POSTGRES_TIME.format('t.at')} AT TIME ZONE 'UTC')::date",
 )
 
 NAMES = ("callsheet_calls", "callsheet_sessions", "callsheet_turns", "callsheet_usage")

@@ -11,8 +11,7 @@ call: so what waits is spooled also while the thread hangs in a store that does 
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from threading import RLock
 from typing import TypeVar
@@ -21,6 +20,7 @@ from msgspec import Struct
 
 from callsheet.history import spool
 from callsheet.history.call_records import Price, Waiting, to_rows
+from callsheet.history.retention import Pruning
 from callsheet.history.rows import Pruned, Retention, WaitingRow, limits
 from callsheet.history.store import Store
 from callsheet.history.store_errors import (
@@ -94,7 +94,6 @@ class Writer:
         self.put_count: int = 0
         self.durable: int = 0
         self._spool: spool.Spool = spool.Spool(self.store.url)
-        self._keep: Retention = limits(keep, is_shared=is_postgres(url))
         self._notify_users: Callable[[str], None] = notify
         self._forget_spills: Callable[[list[str]], object] | None = forget_spills
         self._price: Price | None = price
@@ -102,8 +101,8 @@ class Writer:
         self._is_hopeless: bool = False
         self._has_taken_over: bool = False
         self._notified: set[str] = set()
-        self._pruning: Iterator[Pruned] | None = None
-        self._upkeep_at: float | None = None
+        limited = limits(keep, is_shared=is_postgres(url))
+        self._pruning: Pruning = Pruning(self.store, limited, UPKEEP_EVERY)
 
     @property
     def is_behind(self) -> bool:
@@ -241,7 +240,6 @@ class Writer:
         """Close the store. A damaged one is set aside when it is opened again."""
         with suppress(Exception):
             self.store.close()
-        self._pruning = None
 
     # The spool
 
@@ -285,7 +283,7 @@ class Writer:
     def end(self) -> None:
         """Close the store. What could not be written is spooled, for the next process."""
         self.leave()
-        if self._upkeep_at is None and random.randrange(SELDOM) == 0:
+        if self._pruning.done_at is None and random.randrange(SELDOM) == 0:
             self.upkeep()
         self._close_store()
         with suppress(OSError):
@@ -351,19 +349,13 @@ class Writer:
         try:
             if self.store.index():
                 return True
-            if self._pruning is None:
-                if self._upkeep_at and time.monotonic() - self._upkeep_at < UPKEEP_EVERY:
-                    return False
-                self._pruning = self.store.prune(self._keep)
-            pruned = next(self._pruning, None)
-            if pruned is not None:
+            if (pruned := self._pruning.step()) is not None:
                 self.release_spills(pruned)
                 return True
-            self._pruning, self._upkeep_at = None, time.monotonic()
         except StoreDamaged:
             self._close_store()
         except Exception:  # noqa: BLE001 - whatever it is, the next write reports it
-            self._pruning = None
+            pass
         return False
 
     def release_spills(self, pruned: Pruned) -> None:

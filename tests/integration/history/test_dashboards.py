@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
 import re
 import sqlite3
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from callsheet.history import Query, Retention, store_at
+from callsheet.history import HistoryError, Query, Retention, store_at
 from callsheet.history.call_records import WaitingTurn, to_rows
 from callsheet.history.postgres import WEEK
-from callsheet.history.rows import KEEP, Origin, limits
+from callsheet.history.rows import KEEP, Origin, SessionRow, limits
 from callsheet.history.store import Store
 from callsheet.history.views import NAMES
 from callsheet.report.usage import TokenUsage
@@ -156,6 +158,42 @@ async def test_a_week_of_old_calls_is_dropped_at_once_with_all_that_belongs_to_i
         assert len(made.heads(Query(search="needle"))) == 1
         assert {one.session_id for one in made.sessions()} == {"both", "skewed"}
         made.vacuum()
+
+
+@needs_postgres
+async def test_while_somebody_reads_an_old_week_stays_and_nobody_waits_long(
+    postgres: Server, database: str, server_now: float
+) -> None:
+    rule, old = Retention(max_age=10 * WEEK), server_now - 20 * WEEK
+    with closing(store_at(postgres.url(database))) as made:
+        made.open()
+        made.write(to_rows([call(1, at=old), call(2, at=server_now)], made.codec))
+        async with connected(postgres, database) as db, db.transaction():
+            await db.fetch("SELECT count(*) FROM callsheet.callsheet_calls")
+            pruning = asyncio.create_task(
+                asyncio.to_thread(lambda: list(made.prune(rule, now=server_now)))
+            )
+            waits = f"SELECT 1 FROM pg_stat_activity WHERE datname = '{database}' AND wait_event_type = 'Lock'"
+            while not postgres.do(waits):
+                await asyncio.sleep(0.02)
+            await pruning
+        assert len(made.heads(Query())) == 2
+        tables = "SELECT relname FROM pg_class WHERE relname LIKE 'calls_w%' AND relkind = 'r'"
+        assert len(postgres.do(tables, database)) == 2
+        pruned(made, rule, now=server_now)
+        assert len(postgres.do(tables, database)) == 1
+
+
+async def test_a_time_that_is_none_breaks_no_view_and_no_figure(store: Store) -> None:
+    fill(store, NOW)
+    for number, at in enumerate((math.nan, 1e300, -1.0)):
+        session = SessionRow(session_id=f"odd{number}", created_at=at, updated_at=at)
+        turn = WaitingTurn(session, 0, at, "t", at, usage=TokenUsage(input_tokens=1))
+        with suppress(HistoryError):  # a file takes no NaN
+            store.write(to_rows([turn], store.codec))
+    for name in NAMES:
+        assert store.db.fetch(f"SELECT * FROM {name}")
+    assert store.used_by("day")
 
 
 @needs_postgres

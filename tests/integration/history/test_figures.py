@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from itertools import permutations
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from callsheet.history.call_records import WaitingTurn, to_rows
 from callsheet.history.figures import By, Used, unfit
 from callsheet.history.filters import parse_filter
 from callsheet.history.rows import Origin, SessionRow
+from callsheet.history.sink import SessionLog
 from callsheet.report.usage import TokenUsage
 from callsheet.tap.context import TapSettings
 from callsheet.tap.history_import import import_recording
@@ -53,6 +56,35 @@ def fill(store: Store, turns: Iterable[WaitingTurn] = TURNS) -> None:
 
 def by(store: Store, what: By, **query: Any) -> dict[str, Used]:
     return {one.name: one for one in store.used_by(what, Query(**query))}
+
+
+class Kept:
+    """What a log puts: every state of its entries."""
+
+    run: str = "run"
+
+    def __init__(self) -> None:
+        self.lock: RLock = RLock()
+        self.states: list[Any] = []
+
+    def put(self, entry: Any) -> None:
+        self.states.append(entry)
+
+
+def test_what_a_turn_has_used_is_its_last_state_in_whatever_order_they_come(store: Store) -> None:
+    kept = Kept()
+    log = SessionLog(kept, SessionRow(session_id="s"), 0)  # pyright: ignore[reportArgumentType]
+    log.begin_turn()
+    log.set_usage(TokenUsage(input_tokens=1))
+    log.end_turn("end_turn", TokenUsage(input_tokens=2))
+    log.set_usage(TokenUsage(input_tokens=3))
+    assert len(kept.states) == 4
+    for order in permutations(kept.states):
+        fill(store, order)  # at once
+        for state in order:  # a message that is delivered again may come last
+            fill(store, [state])
+        assert by(store, "session")["s"].input_tokens == 3
+        store.forget("s")
 
 
 def test_turns_tokens_and_costs_are_added_up_and_what_is_unknown_stays_unknown(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
+import re
 import signal
 import socket
 import sys
@@ -11,14 +13,17 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from callsheet.history import (
     BadUrl,
+    Head,
     History,
     HistoryError,
     Query,
@@ -93,6 +98,25 @@ def read(target: str) -> Iterator[Store]:
         store.close()
 
 
+def calls_in(target: str, **asked: Any) -> list[Head]:
+    """Return the calls that are in a store by now, the newest first."""
+    try:
+        with read(target) as store:
+            return store.heads(Query(limit=10_000, **asked))
+    except HistoryError:  # it is being made
+        return []
+
+
+async def until_ended(target: str, count: int) -> None:
+    """Wait until so many calls are in the store, all of them ended.
+
+    What a busy machine publishes late is published again from the spool, in other messages. So tests count
+    what is stored, and not what was published or collected.
+    """
+    await until(lambda: len(calls_in(target)) >= count and not calls_in(target, status="open"))
+    assert len(calls_in(target)) == count
+
+
 def put(log: Any, call_id: str, status: str = "completed", **fields: Any) -> None:
     log.send(deque([CallRecord(report(call_id, status=status, **fields))]))
 
@@ -138,7 +162,8 @@ async def test_what_is_published_is_stored_as_if_it_had_been_written(
             assert await history.flush()
             assert history.health.problem is None
     async with collecting(nats.url(), target, said) as done:
-        await until(lambda: done.rows == 6)
+        await until_ended(target, 2)
+        await until(lambda: done.rows >= 6)
     assert said == []
     with read(target) as collected, read(direct) as written:
         found, expected = (
@@ -183,15 +208,12 @@ async def test_teams_are_collected_alone_or_together(
     for team in ("red", "blue"):
         async with History(nats.url(team)) as history:
             put(history.session(team), team)
-    async with collecting(nats.url("red"), target) as done:
-        await until(lambda: done.rows == 1)
-        await asyncio.sleep(0.3)
-        assert done.rows == 1
     both = f"sqlite:///{tmp_path / 'both.sqlite'}"
-    async with collecting(nats.url("").rstrip("/"), both) as done:
-        await until(lambda: done.rows == 2)
-    with read(target) as store:
-        assert [one.call_id for one in store.heads(Query())] == ["red"]
+    async with collecting(nats.url("red"), target):
+        await until_ended(target, 1)
+        async with collecting(nats.url("").rstrip("/"), both):
+            await until_ended(both, 2)
+    assert [one.call_id for one in calls_in(target)] == ["red"]
 
 
 async def test_collectors_share_the_work_and_one_that_is_new_begins_where_they_are(
@@ -204,13 +226,13 @@ async def test_collectors_share_the_work_and_one_that_is_new_begins_where_they_a
                 for log in logs:
                     put(log, f"c{number}")
                 assert await history.flush()
-            await until(lambda: one.rows + other.rows == 1000)
+            await until_ended(target, 1000)
+        assert one.rows
+        assert other.rows
         async with collecting(nats.url(), target) as third:
             put(logs[0], "last")
-            await until(lambda: third.rows)
-            assert third.rows == 1
-    with read(target) as store:
-        assert store.stats(Query()).calls == 1001
+            await until_ended(target, 1001)
+        assert third.rows < 1000
 
 
 async def test_what_is_published_again_is_known_by_its_id(nats: Servers) -> None:
@@ -253,7 +275,7 @@ async def test_an_earlier_state_that_comes_again_changes_nothing(
         for body in (*bodies[:end], *reversed(bodies[:end])):
             await send(nats, body)
         async with collecting(nats.url(), target) as done:
-            await until(lambda end=end: done.messages == 2 * end)
+            await until(lambda end=end: done.messages >= 2 * end)
         with read(target) as found:
             (head,) = found.heads(Query())
             assert head.status == ("in_progress", "completed")[end - 2]
@@ -277,10 +299,8 @@ async def test_what_makes_no_sense_is_put_aside_and_holds_up_nobody(
         put(history.session("s"), "after")
         assert await history.flush()
         async with collecting(nats.url(), target, said := []) as done:
-            await until(lambda: done.messages == 6)
-    with read(target) as store:
-        assert {"before", "after"} <= {one.call_id for one in store.heads(Query())}
-    assert await messages(nats, fleet.ASIDE) == done.aside == 4
+            await until(lambda: len(calls_in(target)) == 2 and done.aside == 4)
+    assert await messages(nats, fleet.ASIDE) == 4
     assert all("is put aside in CALLSHEET_ASIDE" in one for one in said)
 
 
@@ -293,32 +313,73 @@ async def test_a_row_that_no_column_takes_is_put_aside_alone(nats: Servers, targ
     bad.size = 1 << 63  # msgpack takes it, a column does not
     await send(nats, fleet.encode(fleet.Envelope(1, "@w", rows[0][0], [row for _, row in rows])))
     async with collecting(nats.url(), target, said := []) as done:
-        await until(lambda: done.messages == 1)
-    assert (done.rows, done.aside, len(said)) == (19, 1, 1)
+        await until_ended(target, 19)
+        await until(lambda: done.aside)
+    assert (done.aside, len(said)) == (1, 1)
+
+
+def envelope(target: str, *names: str, **fields: Any) -> bytes:
+    """Return a message with ended calls of a session of the name of the first."""
+    calls = [call(name, session=names[0], position=at) for at, name in enumerate(names)]
+    rows = batch(store_at(target).codec, *calls)
+    made = fleet.Envelope(fleet.VERSION, "w", rows[0][0], [row for _, row in rows])
+    return fleet.encode(replace(made, **fields))
 
 
 async def test_messages_of_another_version_wait_for_a_collector_that_knows_them(
-    nats: Servers, target: str, monkeypatch: pytest.MonkeyPatch
+    nats: Servers, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with History(nats.url()) as history:
-        put(history.session("now"), "now")
-        assert await history.flush()
-        with monkeypatch.context() as later:
-            later.setattr(fleet, "VERSION", 2)
-            for number in range(5):
-                put(history.session(f"later{number}"), f"later{number}")
-                assert await history.flush()
-        async with collecting(nats.url(), target, said := []) as done:
-            await until(lambda: done.messages == 6)
-    assert (done.rows, done.aside) == (1, 5)
+    later = [envelope(target, f"later{number}", version=2) for number in range(5)]
+    await send(nats, envelope(target, "now"), *later)
+    async with collecting(nats.url(), target, said := []) as done:
+        await until(lambda: done.aside == 5)
+    assert [one.call_id for one in calls_in(target)] == ["now"]
     assert len(said) == 1
     assert "it is of version 2, and this callsheet knows version 1" in said[0]
     monkeypatch.setattr(fleet, "VERSION", 2)
-    async with collecting(nats.url(), target, said := [], settled=0.1) as done:
-        await until(lambda: done.rows == 5)
-    with read(target) as store:
-        assert store.stats(Query()).calls == 6
+    shown = f"sqlite:///{tmp_path / 'shown.sqlite'}"  # who only looks takes nothing away
+    async with collecting(nats.url(), shown, last=3600.0, settled=0.1):
+        await until(lambda: len(calls_in(shown)) == 5)
+    assert await messages(nats, fleet.ASIDE) == 5
+    async with collecting(nats.url(), target, said := [], settled=0.1):
+        await until_ended(target, 6)
+        await until(lambda: said)
+    assert said == ["Stored 5 entries that had been put aside."]
     assert await messages(nats, fleet.ASIDE) == 0
+
+
+async def test_what_can_not_be_put_aside_holds_up_nobody_and_waits(
+    nats: Servers, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collector, "ACKNOWLEDGED_IN", 1.0)
+    full: dict[str, Any] = {
+        "name": fleet.ASIDE,
+        "subjects": ["callsheet_aside.>"],
+        "discard": "new",
+    }
+    await asyncio.to_thread(nats.do, lambda nc, js: js.add_stream(**full, max_bytes=1))
+    await send(nats, b"hello", envelope(target, "a"))
+    async with collecting(nats.url(), target, said := []) as done:
+        await until_ended(target, 1)
+        await until(lambda: said)
+        assert done.aside == 0
+        assert "can't be put aside: nats://" in said[0]
+        await asyncio.to_thread(nats.do, lambda nc, js: js.update_stream(**full, max_bytes=1 << 20))
+        await until(lambda: done.aside == 1)
+    assert len(said) == 3
+    assert await messages(nats, fleet.ASIDE) == 1
+
+
+async def test_what_a_publisher_calls_itself_names_no_file_of_the_collectors_machine(
+    nats: Servers, target: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "precious"
+    file.touch()
+    (row,) = batch(store_at(target).codec, call("a", status="in_progress"))
+    await send(nats, fleet.encode(fleet.Envelope(fleet.VERSION, str(file), row[0], [row[1]])))
+    async with collecting(nats.url(), target, settled=0.1) as done:
+        await until(lambda: done.closed)
+    assert file.exists()
 
 
 async def test_a_call_too_large_for_the_servers_keeps_its_head(data: Path, target: str) -> None:
@@ -334,16 +395,35 @@ async def test_a_call_too_large_for_the_servers_keeps_its_head(data: Path, targe
             put(log, "large", text=os.urandom(400_000).hex())
             log.say("agent", "m", [{"type": "text", "text": os.urandom(400_000).hex()}])
             assert await history.flush()
-            async with collecting(servers.url(), target) as done:
-                await until(lambda: done.rows >= 7)
+            async with collecting(servers.url(), target):
+                await until_ended(target, 6)
         assert len(said) == 1
         assert "too large for nats://" in said[0]
         assert "max_payload" in said[0]
         with read(target) as store:
-            assert store.stats(Query()).calls == 6
             (found,) = store.calls(Query(call_id="large"))
             assert found.head.status == "completed"
             assert "more than a fleet's servers take" in found.record.report.content[0].text
+    finally:
+        servers.remove()
+
+
+async def test_rows_that_fit_into_a_message_alone_but_not_together_come_whole(target: str) -> None:
+    servers = Servers(settings="max_payload: 200KB")
+    try:
+        servers.start()
+        servers.wait()
+        store = store_at(servers.url())
+        store.open()
+        texts = [random.Random(size).randbytes(size // 2).hex() for size in (60_000, 320_000)]
+        calls = [call(f"c{n}", position=n, text=text) for n, text in enumerate(texts)]
+        store.write(batch(store.codec, *calls))
+        store.close()
+        async with collecting(servers.url(), target):
+            await until_ended(target, 2)
+        with read(target) as found:
+            whole = {one.record.report.content[0].text for one in found.calls(Query())}
+        assert whole == set(texts)
     finally:
         servers.remove()
 
@@ -354,8 +434,8 @@ async def test_a_call_too_large_for_the_servers_keeps_its_head(data: Path, targe
 async def test_calls_of_publishers_that_are_gone_are_closed_and_no_others(
     nats: Servers, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet, "GONE", 2.0)
-    monkeypatch.setattr(fleet, "BEAT", 0.5)
+    monkeypatch.setattr(fleet, "GONE", 4.0)
+    monkeypatch.setattr(fleet, "BEAT", 0.2)
     gone, lives = store_at(nats.url()), store_at(nats.url())
     for number, store in enumerate((gone, lives)):
         store.open()
@@ -363,30 +443,49 @@ async def test_calls_of_publishers_that_are_gone_are_closed_and_no_others(
             batch(store.codec, call(f"c{number}", session=f"s{number}", status="in_progress"))
         )
     gone.close()
+
+    async def publish() -> None:  # others go on all the time: a collector is never without work
+        for number in count():
+            body = envelope(target, f"other{number}")
+            await asyncio.to_thread(
+                nats.do, lambda nc, js, body=body: js.publish("callsheet.core.host.o", body)
+            )
+
     async with collecting(nats.url(), target, said := [], settled=1.0) as done:
-        await until(lambda: done.rows == 2)
+        busy = asyncio.create_task(publish())
+        await until(lambda: calls_in(target, status="open"))
         with read(target) as store:  # who reads it knows nothing of them
             assert store.recover() == 0
         await until(lambda: done.closed)
-        await asyncio.sleep(2.5)
+        busy.cancel()
+        # Whoever does not say so is forgotten as soon as the other one.
         assert done.closed == 1
-        with read(target) as store:
-            assert {one.call_id: one.reason for one in store.heads(Query())} == {
-                "c0": "abandoned",
-                "c1": None,
-            }
+        assert calls_in(target, call_id="c0")[0].reason == "abandoned"
+        assert calls_in(target, call_id="c1")[0].reason is None
         assert "1 call of publishers that are gone closed as abandoned." in said
+        with read(target) as store:
+            assert store.stats(Query()).indexed > 1
         # It was a mistake: the network was away.
         gone.open()
         gone.write(batch(gone.codec, call("c0", session="s0")))
-        await until(lambda: done.rows == 3)
+        await until(lambda: calls_in(target, call_id="c0")[0].status == "completed")
     for store in (gone, lives):
         store.close()
-    with read(target) as store:
-        assert {one.call_id: one.status for one in store.heads(Query())} == {
-            "c0": "completed",
-            "c1": "in_progress",
-        }
+    assert calls_in(target, call_id="c1")[0].status == "in_progress"
+
+
+async def test_a_publisher_that_connects_again_is_the_same(nats: Servers) -> None:
+    store = store_at(nats.url())
+    for number in range(2):
+        store.open()
+        store.write(batch(store.codec, call(f"c{number}", status="in_progress")))
+        store.close()
+
+    async def writers(nc: Any, js: Any) -> set[str]:
+        found = [await js.get_msg(fleet.ROWS, seq) for seq in (1, 2)]
+        return {fleet.decode(one.data).writer for one in found}
+
+    assert len(await asyncio.to_thread(nats.do, writers)) == 1
 
 
 # When something is away
@@ -414,29 +513,28 @@ async def test_what_waits_while_the_servers_are_away_is_on_the_disk_and_comes_la
         await until(lambda: history.health.spooled == 0 and history.health.problem is None)
     assert len(said) == 2
     assert "is written again, with all that has waited" in said[1]
-    async with collecting(nats.url(), target) as done:
-        await until(lambda: done.rows >= 12)
+    async with collecting(nats.url(), target):
+        await until_ended(target, 12)
     with read(target) as store:
-        assert store.stats(Query()).calls == 12
-        assert store.heads(Query(status="open")) == []
         assert [one.position for one in store.timeline("s")] == list(range(12))
 
 
 async def test_what_a_process_could_not_publish_the_next_one_does(
     nats: Servers, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet, "CONNECT", 1.0)
     nats.kill(0)
-    async with History(nats.url(), notify=lambda _: None) as history:
-        put(history.session("s"), "first")
-        assert await history.flush()
+    with monkeypatch.context() as hurried:
+        hurried.setattr(fleet, "CONNECT", 1.0)
+        async with History(nats.url(), notify=lambda _: None) as history:
+            put(history.session("s"), "first")
+            assert await history.flush()
     assert spool.left_files(store_at(nats.url()).url)
     nats.start(0)
     async with History(nats.url(), notify=(said := list[str]()).append) as history:
         put(history.session("s"), "second")
+        async with collecting(nats.url(), target):
+            await until_ended(target, 2)
     assert said == ["Wrote 1 entry that earlier processes could not write."]
-    async with collecting(nats.url(), target) as done:
-        await until(lambda: done.rows == 2)
 
 
 async def test_a_server_that_hangs_delays_nobody_and_gets_all_of_it_later(
@@ -458,10 +556,8 @@ async def test_a_server_that_hangs_delays_nobody_and_gets_all_of_it_later(
         await until(lambda: history.health.spooled == 0 and history.health.problem is None)
     assert "does not acknowledge what is published" in said[0]
     assert len(said) == 2
-    async with collecting(nats.url(), target) as done:
-        await until(lambda: done.rows >= 6)
-    with read(target) as store:
-        assert store.stats(Query()).calls == 6
+    async with collecting(nats.url(), target):
+        await until_ended(target, 6)
 
 
 async def test_a_collector_waits_for_the_servers_and_for_the_store(
@@ -472,27 +568,26 @@ async def test_a_collector_waits_for_the_servers_and_for_the_store(
     target = f"sqlite:///{place / 'x.sqlite'}"
     place.write_text("a file, where a directory is needed")
     nats.kill(0)
-    async with collecting(nats.url(), target, said := []) as done:
+    async with collecting(nats.url(), target, said := []):
         await until(lambda: said)
         await asyncio.sleep(0.7)
         assert len(said) == 1
         nats.start(0)
         await until(lambda: len(said) == 2)
-        async with History(nats.url()) as history:
+        async with History(nats.url(), notify=lambda _: None) as history:
             put(history.session("s"), "a")
-        await until(lambda: len(said) == 3)
-        place.unlink()
-        await until(lambda: done.messages == 1)
-        assert len(said) == 4
-        assert "is there again" in said[1]
-        assert "is there again" in said[3]
-        nats.kill(0)
-        await until(lambda: len(said) == 5)
-        nats.start(0)
-        async with History(nats.url()) as history:
-            put(history.session("s"), "b")
-        await until(lambda: done.messages == 2)
-        assert len(said) == 6
+            await until(lambda: len(said) == 3)
+            place.unlink()
+            await until_ended(target, 1)
+            await until(lambda: len(said) == 4)
+            assert "is there again" in said[1]
+            assert "is there again" in said[3]
+            nats.kill(0)
+            await until(lambda: len(said) == 5)
+            nats.start(0)
+            put(history.session("s", position=1), "b")
+            await until_ended(target, 2)
+            await until(lambda: len(said) == 6)
 
 
 async def problem_of(url: str, **how: Any) -> str:
@@ -534,9 +629,7 @@ async def test_endpoints_that_are_wrong_are_named_once_and_nothing_is_lost(
         server.close()
 
 
-async def test_what_a_server_said_outranks_that_it_hung_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet, "CONNECT", 1.0)
-
+async def test_what_a_server_said_outranks_that_it_hung_up() -> None:
     async def refuse_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server.close()  # who comes again finds nobody
         writer.write(b'INFO {"auth_required": true, "max_payload": 1048576}\r\n')
@@ -550,8 +643,7 @@ async def test_what_a_server_said_outranks_that_it_hung_up(monkeypatch: pytest.M
     assert "Authorization Violation" in await problem_of(f"nats://127.0.0.1:{port}/core")
 
 
-async def test_servers_that_refuse_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet, "CONNECT", 2.0)
+async def test_servers_that_refuse_say_why() -> None:
     servers = Servers(settings="authorization { token: s3cret }")
     try:
         servers.start()
@@ -602,7 +694,10 @@ async def test_a_stream_that_would_lose_calls_is_not_used(
         assert why in said[0]
 
 
-async def test_who_may_only_publish_publishes(target: str) -> None:
+async def test_who_may_only_publish_publishes(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        fleet, "CONNECT", 2 * PATIENCE
+    )  # an answer that never comes takes half of it
     users = (
         "{ user: all, password: a }, { user: pub, password: p, permissions: "
         '{ publish: ["callsheet.core.>", "callsheet_alive.core.>"], subscribe: ["_INBOX.>"] } }'
@@ -610,15 +705,15 @@ async def test_who_may_only_publish_publishes(target: str) -> None:
     servers = Servers(settings=f"authorization {{ users: [{users}] }}")
     try:
         servers.start()
-        async with collecting(servers.url(who="all:a@"), target) as done:
-            await until(lambda: done.waiting == 0 and servers.do(_has_stream, "all:a@"))
+        async with collecting(servers.url(who="all:a@"), target):
+            while not await asyncio.to_thread(servers.do, _has_stream, "all:a@"):
+                await asyncio.sleep(0.02)
             began = time.monotonic()
             async with History(servers.url(who="pub:p@")) as history:
-                put(history.session("s"), "a", "in_progress")
+                put(history.session("s"), "a")
                 assert await history.ask(lambda store: store.is_open)
-            assert history.health.written == 1
-            assert time.monotonic() - began < 2
-            await until(lambda: done.rows == 1)
+                assert time.monotonic() - began < PATIENCE
+                await until_ended(target, 1)
     finally:
         servers.remove()
 
@@ -676,7 +771,7 @@ def test_the_doctor_asks_the_servers(
     nats: Servers, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, out, _ = cli_in_process(capsys, monkeypatch, nats.url())("doctor")
-    assert f"✓ history    {nats.url()}: published, for a collector to store" in out
+    assert f"✓ history    {nats.url()}: " in out
     monkeypatch.setattr(fleet, "CONNECT", 1.0)
     _, out, _ = cli_in_process(capsys, monkeypatch, "nats://127.0.0.1:1/core")("doctor")
     assert "✗ history    nats://127.0.0.1:1/core can't be reached" in out
@@ -705,20 +800,14 @@ async def test_collect_ends_cleanly_with_figures(nats: Servers, target: str) -> 
         cwd=ROOT, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:
-        await until(lambda: Path(target.removeprefix("sqlite:///")).exists())
-
-        def count() -> int:
-            with read(target) as store:
-                return store.stats(Query()).calls
-
-        await until(lambda: count() == 100)
+        await until_ended(target, 100)
         process.send_signal(signal.SIGTERM)
         _, err = await asyncio.wait_for(process.communicate(), PATIENCE)
     finally:
         if process.returncode is None:
             process.kill()
     assert process.returncode == 0
-    assert b"100 entries collected, 0 messages wait" in err.splitlines()[-1]
+    assert re.search(rb"\d+ entries collected, 0 messages wait", err.splitlines()[-1])
 
 
 async def test_the_inspector_shows_a_fleet_live(nats: Servers, tmp_path: Path) -> None:

@@ -382,6 +382,19 @@ async def test_one_row_that_no_column_takes_is_reported_as_such(url: str) -> Non
         assert ids(store) == ["call_s1_2"]
 
 
+async def test_one_row_that_no_index_takes_is_reported_as_such(url: str) -> None:
+    long = random.Random(1).randbytes(5000).hex()
+    async with opened(url) as store:
+        for field in ("call_id", "session_id", "kind", "input"):
+            bad = batch([call(1)])
+            value = "[" * 15_000 + "]" * 15_000 if field == "input" else long
+            setattr(bad[0][1], field, value)
+            bad[0][0].session_id = bad[0][1].session_id
+            with pytest.raises(HistoryError) as caught:
+                store.write(bad)
+            assert type(caught.value) is HistoryError, field
+
+
 # How rows are found
 
 
