@@ -176,7 +176,7 @@ def tap(
     from callsheet.tap.recording import RecordingWriter, path_in
     from callsheet.tap.span_sink import SpanSink
     from callsheet.tap.stats import Account  # imported late, while the agent starts
-    from callsheet.telemetry import is_on
+    from callsheet.telemetry import makes_spans
 
     name = os.path.basename(command[0])  # noqa: PTH119 - pathlib takes long to import
     account = Account()
@@ -185,7 +185,7 @@ def tap(
         if history is not None:
             sink = HistorySink(history, name, warn)
             stack.callback(sink.close)
-        if is_on():
+        if makes_spans():
             spans = SpanSink()
             stack.callback(spans.close)
         if record is not None:

@@ -7,12 +7,10 @@ agent's own spans must not hang on ours, which may be sent elsewhere, or not at 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from callsheet.history.rows import name_and_version
 from callsheet.report.terminal import CallRecord
-from callsheet.telemetry import session_sink
 
 if TYPE_CHECKING:
     from callsheet.report.usage import TokenUsage
@@ -23,25 +21,19 @@ MOST = 64
 
 
 class SpanSink:
-    """Makes spans of what a tap reports. `make` returns the sink of a session, by its id.
+    """Makes spans of what a tap reports. `agent` is the agent's name and version, once it has said them."""
 
-    `agent` is the agent's name and version, once it has said them.
-    """
-
-    def __init__(self, make: Callable[[str], OtelSink | None] = session_sink) -> None:
+    def __init__(self) -> None:
         self.agent: str = ""
-        self._make: Callable[[str], OtelSink | None] = make
         self._sinks: dict[str, OtelSink] = {}
 
     def call(self, session: str, record: CallRecord) -> None:
         """Take a call as it is now."""
-        if (sink := self._sink(session)) is not None:
-            sink.send(deque([record]))
+        self._sink(session).send(deque([record]))
 
     def begin_turn(self, session: str, key: str, meta: object) -> None:
         """Begin a turn, with its key in the history and the `_meta` of the client's prompt."""
-        if (sink := self._sink(session)) is not None:
-            sink.begin_turn(key, meta)
+        self._sink(session).begin_turn(key, meta)
 
     def set_usage(self, session: str, usage: TokenUsage) -> None:
         """Note what a turn has used so far."""
@@ -58,13 +50,12 @@ class SpanSink:
         while self._sinks:
             self._sinks.popitem()[1].close()
 
-    def _sink(self, session: str) -> OtelSink | None:
+    def _sink(self, session: str) -> OtelSink:
         sink = self._sinks.get(session)
         if sink is None:
-            sink = self._make(session)
-            if sink is None:
-                return None
-            self._sinks[session] = sink
+            from callsheet.telemetry.otel import OtelSink  # with the first call, not before
+
+            sink = self._sinks[session] = OtelSink(session_id=session)
             if len(self._sinks) > MOST:
                 self._sinks.pop(next(iter(self._sinks))).close()
         sink.describe(*name_and_version(self.agent))

@@ -53,14 +53,19 @@ def session_sink(session_id: str, *, agent: str = "", version: str = "") -> Otel
         agent: The name of the agent that makes the calls.
         version: Its version.
     """
-    if not is_on():
-        return None
-    if not is_installed():
-        say(f"{NEEDS}. No spans are sent.")
+    if not makes_spans():
         return None
     from callsheet.telemetry.otel import OtelSink
 
     return OtelSink(session_id=session_id, agent=agent, version=version)
+
+
+def makes_spans() -> bool:
+    """Return whether spans are asked for and can be made. If they can't, the user is told so."""
+    if not is_on() or is_installed():
+        return is_on()
+    say(f"{NEEDS}. No spans are sent.")
+    return False
 
 
 def is_installed() -> bool:

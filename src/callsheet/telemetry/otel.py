@@ -18,6 +18,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callsheet.acp.peer import Peer
 from callsheet.report.errors import InvalidValue
@@ -73,10 +74,10 @@ class TurnScope(Struct, eq=False):
     @property
     def context(self) -> TraceContext:
         """The context of its span."""
-        parent, span_id = self.parent, turn_span_id(self.session_id, self.key)
-        if parent is None:
+        span_id = turn_span_id(self.session_id, self.key)
+        if self.parent is None:
             return TraceContext(trace_id_of(self.session_id, self.key), span_id)
-        return TraceContext(parent.trace_id, span_id, parent.flags, parent.state, parent.baggage)
+        return replace(self.parent, span_id=span_id)
 
 
 class LiveCall(Protocol):
@@ -320,14 +321,13 @@ class OtelSink:
 
     def ended(self, call: LiveCall) -> None:
         """Queue a call that has ended: its report is made later, by our thread."""
-        scope, now = self._current(), time.time_ns()
-        if call.is_plain:
-            self._thread.put(
-                lambda maker: maker.call(CallRecord(call.report), scope, now), is_call=True
-            )
-            return
-        record = _record(call)  # now, since its terminals go with the call
-        self._thread.put(lambda maker: maker.call(record, scope, now), is_call=True)
+        scope, now, record = self._current(), time.time_ns(), None
+        if not call.is_plain:  # now, since its terminals go with the call
+            terminal_of: Callable[[str], TerminalState | None] = call.session.terminals.get
+            record = CallRecord.of(call.report, terminal_of)
+        self._thread.put(
+            lambda maker: maker.call(record or CallRecord(call.report), scope, now), is_call=True
+        )
 
     def send(self, items: deque[Any]) -> None:
         """Queue records of calls. A span is made of a call's end; its beginning decides on its turn."""
@@ -347,11 +347,8 @@ class OtelSink:
     def context_of(self, call_id: str) -> JsonObject:
         """Return the fields of a `_meta` with which others become children of a call's span."""
         scope = self._current()
-        context = scope.context
         span_id = call_span_id(self.session_id, scope.key, call_id)
-        return TraceContext(
-            context.trace_id, span_id, context.flags, context.state, context.baggage
-        ).meta()
+        return replace(scope.context, span_id=span_id).meta()
 
     def flush(self, timeout: float = LAST) -> bool:
         """Wait until all calls that have ended are spans. Return whether they are."""
@@ -363,11 +360,6 @@ class OtelSink:
         own, self._own = self._own, None
         if own is not None:
             self._end(own)
-
-
-def _record(call: LiveCall) -> CallRecord:
-    terminal_of: Callable[[str], TerminalState | None] = call.session.terminals.get
-    return CallRecord.of(call.report, terminal_of)
 
 
 def _process_provider() -> Any:

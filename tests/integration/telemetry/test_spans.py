@@ -320,6 +320,23 @@ def test_nothing_is_imported_that_nobody_has_asked_for(
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
 
 
+def test_without_the_extra_it_is_said_once_and_nothing_fails(environment: Environment) -> None:
+    code = f"import sys; sys.modules['opentelemetry'] = None\n{PROGRAM}\nasyncio.run(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment("http://127.0.0.1:9"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == (
+        "callsheet: telemetry: OpenTelemetry is not installed: pip install 'callsheet[otel]'."
+        " No spans are sent.\n"
+    )
+
+
 def test_the_console_gets_spans_on_stderr(environment: Environment, tmp_path: Path) -> None:
     env = environment("", OTEL_TRACES_EXPORTER="console")
     done = call(env, tmp_path, "list", "--format", "result")
