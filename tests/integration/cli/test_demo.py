@@ -158,6 +158,17 @@ def test_nothing_is_kept(tmp_path: Path) -> None:
     assert not history.exists()
 
 
+@pytest.mark.parametrize("part", [[], ["agent"]])
+def test_the_users_settings_do_not_change_it(part: list[str], tmp_path: Path) -> None:
+    settings = tmp_path / "callsheet.toml"
+    settings.write_text("history = 3\n")  # a mistake
+    env = {**os.environ, "LC_ALL": "C.UTF-8", "CALLSHEET_CONFIG": str(settings)}
+    done = subprocess.run(
+        [*CALLSHEET, "demo", *part], capture_output=True, timeout=60, check=False, env=env
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_a_directory_that_cannot_be_made_is_named_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = subprocess.run(

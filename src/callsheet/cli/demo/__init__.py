@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -59,6 +60,14 @@ def command(ctx: click.Context, keep: str | None) -> int:
             return code
         finally:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def own_environment(directory: Path) -> dict[str, str]:
+    """Return an environment for our agents without the user's settings, history and telemetry."""
+    settings = directory / ".callsheet.toml"
+    settings.touch()
+    env = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    return {**env, "CALLSHEET_CONFIG": str(settings), "CALLSHEET_HISTORY": "off"}
 
 
 def _save(demo: BeforeAfter, keep: str | None) -> None:

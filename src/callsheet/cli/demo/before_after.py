@@ -25,6 +25,7 @@ from rich.text import Text
 
 from callsheet.cli.cards.board import TICK
 from callsheet.cli.cards.card import mark
+from callsheet.cli.demo import own_environment
 from callsheet.cli.output import console_for, is_terminal, visible
 from callsheet.describe import Describer, pick_locale
 from callsheet.describe.i18n import DECIMAL_COMMA
@@ -78,7 +79,7 @@ class DemoRun:
         self.client: AgentClient = AgentClient(
             command,
             cwd=str(directory),
-            env={**os.environ, "CALLSHEET_HISTORY": "off"},
+            env=own_environment(directory),
             on_permission=self._approve,
             on_line=self._receive,
             timeout=30,
@@ -192,15 +193,7 @@ class BeforeAfter:
         self._is_live: bool = console.is_terminal
         pace = "0.1" if self._is_live else "0"
         poor = [sys.executable, "-m", "callsheet.cli.demo.poor_agent", pace]
-        options = [
-            "--history",
-            "off",
-            "--locale",
-            self._locale,
-            "--report",
-            os.devnull,
-            "--no-notice",
-        ]
+        options = ["--locale", self._locale, "--report", os.devnull, "--no-notice"]
         tapped = [sys.executable, "-m", "callsheet", "tap", *options, "--", *poor]
         phrase, ready = self._phrase, asyncio.Barrier(2)
         self.runs: tuple[DemoRun, DemoRun] = (
@@ -265,7 +258,7 @@ class BeforeAfter:
         parts: list[RenderableType] = []
         for run, style in zip(self.runs, (_BAD, _GOOD), strict=True):
             table = Table.grid(padding=(0, 2))
-            table.add_column(no_wrap=True)
+            table.add_column(no_wrap=True, min_width=6)
             table.add_column(no_wrap=True)
             for title, facts in run.cards(elapsed):
                 table.add_row(title, facts)

@@ -22,6 +22,7 @@ import click
 from callsheet import __version__
 from callsheet.check.runner import CLIENTS
 from callsheet.cli.cards.board import TICK, Board, board_for, drawing
+from callsheet.cli.demo import own_environment
 from callsheet.cli.output import visible
 from callsheet.cli.signals import StopSignals
 from callsheet.report.humanize import plural
@@ -132,7 +133,7 @@ class Demo:
             # In English, as the words around it are: never two languages on one screen.
             [sys.executable, "-m", "callsheet", "agent", "--locale", "en"],
             cwd=str(directory),
-            env={**os.environ, "PATH": path, "CALLSHEET_HISTORY": "off"},
+            env={**own_environment(directory), "PATH": path},
             capabilities={"_meta": {"terminal_output": True}},
             on_permission=self._answer,
             on_line=self._receive,
