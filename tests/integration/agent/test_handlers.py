@@ -375,6 +375,7 @@ async def test_a_budget_without_costs_is_said_not_to_hold_once(tmp_path: Path) -
     ("reported", "message"),
     [
         ({"cost": float("nan")}, "cost: expected an amount, from 0 on, got nan"),
+        ({"cost": 10**400}, "cost: expected an amount"),
         ({"cost": True}, "cost: expected an amount"),
         ({"cost": "2"}, "cost: expected an amount"),
         ({"output_tokens": -1}, "output_tokens: expected tokens, from 0 on, got -1"),

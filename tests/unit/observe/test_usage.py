@@ -219,6 +219,16 @@ def test_a_cost_that_shrinks_is_counted_anew() -> None:
     assert [turn.usage.cost for turn in turns] == [0.5, 0.2]
 
 
+def test_what_was_spent_in_another_currency_is_not_counted_again() -> None:
+    turns = turns_of(
+        spent(5.0), ended(), prompt(3), spent(4.6, "EUR"), spent(4.7, "EUR"),
+        end={**ended(), "id": 3},
+    )  # fmt: skip
+    found = [(turn.usage.cost, turn.usage.currency) for turn in turns]
+    assert found == [(5.0, "USD"), (0.1, "EUR")]
+    assert turns_of(spent(0.0), spent(0.2, "EUR"))[0].usage.cost == 0.2
+
+
 def test_a_cost_after_the_turns_end_is_still_that_turns() -> None:
     turns = turns_of(ended(), end=spent(0.5))
     assert [turn.usage.cost for turn in turns] == [0.5]
