@@ -137,6 +137,9 @@ def check(spans: list[Any]) -> None:
     assert (agent["span_kind"], agent["name"]) == ("AGENT", "invoke_agent worker")
     assert {one["span_kind"] for one in tools} == {"TOOL"}
     assert len(tools) == 5
+    assert len({one["attributes"]["session.id"] for one in spans}) == 1
+    used = {"llm.model_name": "claude-sonnet-4-5", "llm.token_count.prompt": 1200}
+    assert used.items() <= agent["attributes"].items()
     (task,) = (one for one in tools if one["name"] == "execute_tool task")
     assert task["parent_id"] == agent["context"]["span_id"]
     (bash,) = (one for one in tools if one["name"] == "execute_tool bash")
