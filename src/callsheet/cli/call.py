@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import click
 
 from callsheet.cli.options import (
+    completing,
     format_option,
     history_option,
     hosts_option,
@@ -21,6 +22,7 @@ from callsheet.cli.options import (
 )
 from callsheet.report.json import JsonObject, JsonValue, is_object
 from callsheet.tools.arguments import parse_json, value_of
+from callsheet.tools.builtin import BUILTIN
 from callsheet.tools.tool import Registry, Tool
 from callsheet.tools.user_code import tools_in
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("name", metavar="TOOL")
+@click.argument("name", metavar="TOOL", shell_complete=completing(lambda: BUILTIN))
 @click.argument("pairs", metavar="[KEY=VALUE]...", nargs=-1)
 @click.option(
     "--json",

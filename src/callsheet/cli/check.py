@@ -18,7 +18,7 @@ import click
 
 from callsheet import __version__
 from callsheet.check.baseline import BadBaseline, Baseline
-from callsheet.check.finding import SEVERITIES, CheckRule, Finding, Severity, shown
+from callsheet.check.finding import CATEGORIES, SEVERITIES, CheckRule, Finding, Severity, shown
 from callsheet.check.output import (
     CheckedRecording,
     CheckOutcome,
@@ -28,6 +28,7 @@ from callsheet.check.output import (
     SarifWriter,
     totals,
 )
+from callsheet.check.rules import RULES
 from callsheet.check.runner import (
     CLIENTS,
     UnknownRule,
@@ -39,7 +40,7 @@ from callsheet.check.runner import (
     why,
 )
 from callsheet.check.scorecard import HEADS, LEGEND, Scorecard, markdown, rows
-from callsheet.cli.options import usage_errors
+from callsheet.cli.options import rule_options, usage_errors
 from callsheet.cli.output import Page, Part, TableColumn, is_terminal, visible
 from callsheet.cli.settings import use_rules
 from callsheet.observe.lines import read_lines
@@ -67,7 +68,7 @@ _USES = {2: "second use", 3: "third use"}
 
 
 @click.command()
-@click.argument("paths", nargs=-1, metavar="RECORDING…")
+@click.argument("paths", nargs=-1, metavar="RECORDING…", type=click.Path())
 @click.option(
     "--client",
     "clients",
@@ -82,8 +83,7 @@ _USES = {2: "second use", 3: "third use"}
     default="text",
     help="The form of the output. markdown: the score card, for a README or a comment.",
 )
-@click.option("--select", "chosen", multiple=True, metavar="RULE,…", help="Only these rules.")
-@click.option("--ignore", "ignored", multiple=True, metavar="RULE,…", help="All but these rules.")
+@rule_options(lambda: [*CATEGORIES, *(rule.id for rule in RULES)])
 @click.option(
     "--severity",
     "least",
@@ -93,14 +93,13 @@ _USES = {2: "second use", 3: "third use"}
 )
 @click.option("--all", "show_all", is_flag=True, help="Also write out repeated findings.")
 @click.option("--card", is_flag=True, help="Show only the score card.")
-@click.option("--baseline", metavar="FILE", help="Show only findings that are not in this file.")
-@click.option("--update-baseline", is_flag=True, help="Write the findings into that file.")
 @click.option(
-    "--explain",
-    "explaining",
-    metavar="RULE",
-    help="Explain a rule, a category, or all.",
+    "--baseline",
+    metavar="FILE",
+    type=click.Path(),
+    help="Show only findings that are not in this file.",
 )
+@click.option("--update-baseline", is_flag=True, help="Write the findings into that file.")
 @click.option("--rules", "listing", is_flag=True, help="List all rules.")
 def command(
     paths: tuple[str, ...],

@@ -9,27 +9,27 @@ from pathlib import Path
 
 import click
 
-from callsheet.cli.options import usage_errors
+from callsheet.cli.options import rule_options, usage_errors
 from callsheet.cli.output import Page, visible, write_json
 from callsheet.cli.settings import lint_settings
 from callsheet.lint import RULES, LintFinding, LintRule, Outcome, lint_paths
 from callsheet.lint.linter import CannotLint
 from callsheet.report.humanize import plural
 
+NAMES = {name for rule in RULES for name in (rule.id, rule.category)}
+
 
 @click.command()
 @click.argument("paths", nargs=-1, metavar="PATH…", type=click.Path(path_type=Path))
 @click.option("--fix", is_flag=True, help="Rewrite results built by hand to use the helpers.")
-@click.option("--select", "chosen", multiple=True, metavar="RULE,…", help="Only these rules.")
-@click.option("--ignore", "ignored", multiple=True, metavar="RULE,…", help="All but these rules.")
-@click.option("--explain", metavar="RULE", help="Explain a rule, a category, or all.")
+@rule_options(lambda: NAMES)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 def command(
     paths: tuple[Path, ...],
     fix: bool,
     chosen: tuple[str, ...],
     ignored: tuple[str, ...],
-    explain: str | None,
+    explaining: str | None,
     form: str,
 ) -> int:
     """Find tools that break at import, or break the result standard. Code is parsed, never imported.
@@ -38,8 +38,8 @@ def command(
     nearest pyproject.toml: select, ignore, exclude. Exits with 0 if nothing is found, 1 if
     findings are left, 2 if something can't be read or parsed.
     """
-    if explain is not None:
-        for rule in RULES if explain == "all" else _chosen((explain,)):
+    if explaining is not None:
+        for rule in RULES if explaining == "all" else _chosen((explaining,)):
             facts = ("Why:", rule.why), ("Fix:", rule.fix)
             examples = ("Bad:", rule.bad), ("Good:", rule.good)
             Page().rule((rule.id, "bold"), title=rule.title, facts=facts, examples=examples)
@@ -77,9 +77,8 @@ def _listed(key: str, named: tuple[str, ...], settings: Sequence[str]) -> tuple[
 def _chosen(named: tuple[str, ...]) -> tuple[LintRule, ...]:
     """Return the rules that are named by id or category. Refuse what is no rule."""
     words = {word.strip().rstrip("/") for text in named for word in text.split(",")} - {""}
-    names = [name for rule in RULES for name in (rule.id, rule.category)]
-    for word in sorted(words - {*names}):
-        near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    for word in sorted(words - NAMES):
+        near = difflib.get_close_matches(word, NAMES, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]}?" if near else ""
         ids = ", ".join(rule.id for rule in RULES)
         raise click.UsageError(f"there is no rule {word!r}{hint}; there are {ids}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
-from functools import reduce, wraps
+from functools import partial, reduce, wraps
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -149,7 +149,11 @@ budget_option = click.option(
     "The turn that exceeds it is stopped.",
 )
 tools_option = click.option(
-    "--tools", "tools_file", metavar="FILE.py", help="A Python file with tools of your own."
+    "--tools",
+    "tools_file",
+    metavar="FILE.py",
+    type=click.Path(),
+    help="A Python file with tools of your own.",
 )
 history_option = click.option(
     "--history",
@@ -262,6 +266,29 @@ def filters(command: Callable[..., None]) -> Callable[..., None]:
         command(*args, query=query, **others)
 
     return reduce(lambda made, option: option(made), reversed(_FILTERS), with_query)
+
+
+def completing(names: Callable[[], Iterable[str]]) -> Callable[..., list[str]]:
+    """Return a function by which shells complete one of these names."""
+
+    def complete(_ctx: click.Context, _param: click.Parameter, begin: str) -> list[str]:
+        return sorted(name for name in names() if name.startswith(begin))
+
+    return complete
+
+
+def rule_options(names: Callable[[], Iterable[str]]) -> Callable[[_C], _C]:
+    """Add the options that choose rules, or explain them. `names` are those of rules and categories."""
+    option = partial(click.option, shell_complete=completing(names))
+    several = partial(option, multiple=True, metavar="RULE,…")
+    options = (
+        several("--select", "chosen", help="Only these rules."),
+        several("--ignore", "ignored", help="All but these rules."),
+        option(
+            "--explain", "explaining", metavar="RULE", help="Explain a rule, a category, or all."
+        ),
+    )
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
 who_option = click.option(

@@ -69,10 +69,14 @@ def repair_options(command: Callable[..., int]) -> Callable[..., int]:
 @click.option(
     "--record",
     metavar="FILE",
+    type=click.Path(allow_dash=True),
     help="Record what the editor sees, without secrets. In a directory, each run gets a file.",
 )
 @click.option(
-    "--report", metavar="FILE", help="Where to write the summary at the end. Default: stderr."
+    "--report",
+    metavar="FILE",
+    type=click.Path(allow_dash=True),
+    help="Where to write the summary at the end. Default: stderr.",
 )
 @click.option(
     "--notice/--no-notice",
@@ -177,6 +181,7 @@ def write_report(account: Account, path: str | None) -> None:
     "--output",
     required=True,
     metavar="FILE",
+    type=click.Path(allow_dash=True),
     help="A file, which the next run replaces, or a directory, in which each run gets a file.",
 )
 @click.argument("agent", nargs=-1, metavar="-- COMMAND…", type=click.UNPROCESSED)
@@ -204,8 +209,14 @@ def record(started: StartedAgent | None, output: str, agent: tuple[str, ...]) ->
 
 
 @click.command("repair")
-@click.argument("recording", metavar="RECORDING")
-@click.option("-o", "--output", metavar="OUT", help="Where to write. Default: stdout.")
+@click.argument("recording", metavar="RECORDING", type=click.Path())
+@click.option(
+    "-o",
+    "--output",
+    metavar="OUT",
+    type=click.Path(),
+    help="Where to write. Default: stdout.",
+)
 @repair_options
 def repair(recording: str, output: str | None, settings: TapSettings) -> int:
     """Write a recording as `callsheet tap` would have shown it. `-` reads from stdin.

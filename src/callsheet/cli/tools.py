@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import click
 
 from callsheet.cli.call import load_tools, tool_named
-from callsheet.cli.options import format_option, mcp_option, tools_option
+from callsheet.cli.options import completing, format_option, mcp_option, tools_option
 from callsheet.cli.output import Page, Part, TableColumn, write_json
 from callsheet.report.json import JsonObject, is_list, is_object
 from callsheet.tools.arguments import expected
+from callsheet.tools.builtin import BUILTIN
 from callsheet.tools.tool import Registry, Tool
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("name", metavar="[TOOL]", required=False)
+@click.argument(
+    "name", metavar="[TOOL]", required=False, shell_complete=completing(lambda: BUILTIN)
+)
 @format_option("text json", "text: for people. json: with the whole input schemas.", "text")
 @tools_option
 @mcp_option

@@ -47,7 +47,7 @@ class Unreadable(click.ClickException):
 
 
 @click.command("view")
-@click.argument("source", metavar="RECORDING|SESSION")
+@click.argument("source", metavar="RECORDING|SESSION", type=click.Path())
 @click.option(
     "-o",
     "--output",

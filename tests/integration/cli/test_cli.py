@@ -106,13 +106,19 @@ def test_importing_callsheet_brings_nothing_that_is_slow() -> None:
 @pytest.mark.parametrize(
     ("words", "completed"),
     [
-        ("ch", "check"),
-        ("check --cl", "--client"),
-        ("history st", "stats"),
-        ("call read --mc", "--mcp"),
+        ("ch", "plain,check"),
+        ("check --cl", "plain,--client"),
+        ("history st", "plain,stats"),
+        ("call read --mc", "plain,--mcp"),
+        ("call gl", "plain,glob"),
+        ("check --explain size/fl", "plain,size/flood"),
+        ("lint --ignore com", "plain,comment plain,comment/unknown-rule"),
+        ("check record", "file,record"),
+        ("view record", "file,record"),
+        ("repair record", "file,record"),
     ],
 )
-def test_commands_and_options_are_completed(words: str, completed: str) -> None:
+def test_commands_options_names_and_files_are_completed(words: str, completed: str) -> None:
     line = f"callsheet {words}"
     env = {
         "COMP_WORDS": line,
@@ -126,7 +132,7 @@ def test_commands_and_options_are_completed(words: str, completed: str) -> None:
         check=True,
         env={**os.environ, **env},
     )
-    assert done.stdout.split() == [f"plain,{completed}"]
+    assert done.stdout.split() == completed.split()
 
 
 @pytest.mark.parametrize("name", ["tap", "record"])

@@ -29,7 +29,10 @@ COMMANDS = {
 
 @click.group("demo", cls=LazyGroup, lazy=COMMANDS, invoke_without_command=True)
 @click.option(
-    "--keep", metavar="DIR", help="Save both recordings there: bare.jsonl and tapped.jsonl."
+    "--keep",
+    metavar="DIR",
+    type=click.Path(),
+    help="Save both recordings there: bare.jsonl and tapped.jsonl.",
 )
 @click.pass_context
 def command(ctx: click.Context, keep: str | None) -> int:

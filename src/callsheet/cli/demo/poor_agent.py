@@ -59,7 +59,7 @@ class PoorAgent:
         self._run_the_tests()
         self._edit_a_file()
         self._print_a_secret()
-        self._search_for_ever()
+        self._search_forever()
 
     def _read_a_file(self) -> None:
         self._announce("call_0", "ReadFile", {})
@@ -89,23 +89,25 @@ class PoorAgent:
         self._announce("call_2", "Bash", {"command": "cat .env"})
         self._end("call_2", f"DEBUG=1\nGITHUB_TOKEN={TOKEN}\n")
 
-    def _search_for_ever(self) -> None:
+    def _search_forever(self) -> None:
         self._announce("call_3", "Grep", {"pattern": "def total", "path": "src"})
         self._update("call_3", status="in_progress")
 
     # Messages
 
-    def _announce(self, key: str, title: str, given: dict[str, Any], pause: float = 1.0) -> None:
-        fields = {"title": title, "status": "pending", "rawInput": given}
-        self._tell({"sessionUpdate": "tool_call", "toolCallId": key, **fields}, pause)
+    def _announce(
+        self, key: str, title: str, arguments: dict[str, Any], pause: float = 1.0
+    ) -> None:
+        fields = {"title": title, "status": "pending", "rawInput": arguments}
+        self._send_update({"sessionUpdate": "tool_call", "toolCallId": key, **fields}, pause)
 
     def _update(self, key: str, pause: float = 1.0, **fields: Any) -> None:
-        self._tell({"sessionUpdate": "tool_call_update", "toolCallId": key, **fields}, pause)
+        self._send_update({"sessionUpdate": "tool_call_update", "toolCallId": key, **fields}, pause)
 
     def _end(self, key: str, output: str) -> None:
         self._update(key, status="completed", content=_text(output))
 
-    def _tell(self, update: dict[str, Any], pause: float = 1.0) -> None:
+    def _send_update(self, update: dict[str, Any], pause: float = 1.0) -> None:
         params = {"sessionId": SESSION, "update": update}
         self._send({"method": "session/update", "params": params})
         time.sleep(pause * self._pace)
