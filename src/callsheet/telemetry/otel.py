@@ -85,15 +85,12 @@ class LiveCall(Protocol):
 
     is_plain: bool
     """Whether it has no content but its result."""
+    session: Any
+    """Its session, which has `terminals`."""
 
     @property
     def report(self) -> ToolCallReport:
         """The current report."""
-        ...
-
-    @property
-    def session(self) -> Any:
-        """Its session, which has `terminals`."""
         ...
 
 

@@ -10,6 +10,7 @@ An estimate knows neither discounts nor subscriptions, so it is marked as one ev
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -92,18 +93,16 @@ def prices_in_use() -> str | None:
 
     The data have no date of their own. The latest check that they note is the best there is.
     """
-    from importlib.metadata import PackageNotFoundError, version  # only statistics need them
-    from importlib.util import find_spec
+    from importlib.metadata import PackageNotFoundError, distribution  # only statistics need them
     from pathlib import Path
 
     try:
-        name = f"genai-prices {version('genai-prices')}"
+        found = distribution("genai-prices")
     except PackageNotFoundError:
         return None
-    spec = find_spec("genai_prices")
-    try:
-        place = Path((spec and spec.origin) or "").with_name("data.py")
-        dates = re.findall(r"checked[^\"'.]{0,80}? (\d{4}-\d\d-\d\d)", place.read_text("utf-8"))
-    except (OSError, ValueError):
-        dates = []
-    return f"{name}, checked {max(dates)}" if dates else name
+    name = f"genai-prices {found.version}"
+    with suppress(OSError, ValueError):
+        data = Path(str(found.locate_file("genai_prices/data.py"))).read_text("utf-8")
+        dates = re.findall(r"checked[^\"'.]{0,80}? (\d{4}-\d\d-\d\d)", data)
+        return f"{name}, checked {max(dates)}"
+    return name
