@@ -141,12 +141,12 @@ class Servers:
                         raise
                 time.sleep(0.1)
 
-    def waiting(self, stream: str = "CALLSHEET") -> int:
-        """Return how many messages wait for collectors."""
+    def waiting(self, *, also_in_hand: bool = False) -> int:
+        """Return how many messages wait for collectors, or also those that they have not acknowledged."""
 
         async def ask(nc: Any, js: Any) -> int:
-            (found,) = await js.consumers_info(stream)
-            return found.num_pending
+            (found,) = await js.consumers_info("CALLSHEET")
+            return found.num_pending + (found.num_ack_pending if also_in_hand else 0)
 
         return self.do(ask)
 

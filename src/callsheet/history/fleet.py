@@ -27,6 +27,7 @@ from msgspec import Struct
 from callsheet.history.rows import CallRow, MessageRow, SessionRow, TurnRow
 from callsheet.history.store_errors import BadUrl, StoreUnavailable
 from callsheet.history.url import without_password
+from callsheet.report.status import ToolCallStatus
 
 _T = TypeVar("_T")
 
@@ -58,6 +59,7 @@ KEPT, WINDOW = 7 * 86400.0, 600.0
 LONGEST = 48
 """Characters of a subject's token, before a digest takes the place of the rest."""
 
+_STATUSES = frozenset(map(str, ToolCallStatus))
 _ODD = re.compile(rb"[^A-Za-z0-9_-]")
 _HOST = re.compile(r"(?:\[[0-9a-fA-F:.%]+\]|[^\s:\[\]/@,?#]+)(?::(\d{1,5}))?")
 _SCHEMES = ("nats", "tls")
@@ -87,10 +89,16 @@ _decode_version = msgspec.msgpack.Decoder(_Versioned).decode
 
 
 def decode(body: bytes) -> Envelope:
-    """Return what a message has. Raise a `ValueError` if it can't be read, or is of another version."""
+    """Return what a message has. Raise a `ValueError` if it makes no sense, or is of another version."""
     if (found := _decode_version(body).version) != VERSION:
         raise ValueError(f"it is of version {found}, and this callsheet knows version {VERSION}")
-    return _decode(body)
+    made = _decode(body)
+    for row in made.rows:
+        if row.session_id != made.session.session_id:
+            raise ValueError("a row is of another session")
+        if isinstance(row, CallRow) and row.status not in _STATUSES:
+            raise ValueError(f"there is no status {row.status}")
+    return made
 
 
 class Message(NamedTuple):
@@ -161,12 +169,8 @@ class Connection:
         self._is_heard: bool = False
         """Whether the problem is in the words of a server."""
         self._denied: asyncio.Event = asyncio.Event()
-        # What waits for its acknowledgement, by the end of the subject that this comes to.
-        self._waiting: dict[str, None] = {}
-        self._count: int = 0
-        self._refusal: tuple[int, str] | None = None
-        self._changed: asyncio.Event = asyncio.Event()
-        self._inbox: str = ""
+        # What waits for its acknowledgement.
+        self._sent: list[asyncio.Future[Any]] = []
         self.nc: Any = None
         self.js: Any = None
 
@@ -218,9 +222,7 @@ class Connection:
             await self.close()
             raise self._unavailable(f"can't be used ({self._plain(exc)})") from None
         self.since, self.js = time.monotonic(), self.nc.jetstream(timeout=CONNECT / 2)
-        self._inbox = self.nc.new_inbox()
         try:
-            await self.nc.subscribe(f"{self._inbox}.*", cb=self._acknowledged)
             await self.ensure_streams()
         except BaseException:
             await self.close()
@@ -249,7 +251,8 @@ class Connection:
 
     async def _back(self) -> None:
         self.since, self._problem, self._is_heard = time.monotonic(), "", False
-        self._changed.set()  # what waits is sent again
+        for future in self._sent:  # what waits is sent again
+            future.cancel()
         self._notify(None)
 
     def _plain(self, exc: BaseException) -> str:
@@ -339,65 +342,50 @@ class Connection:
 
     async def publish(self, messages: Sequence[Message]) -> None:
         """Publish messages, and return when the servers have stored all of them."""
-        until = time.monotonic() + PATIENCE
-        self._count += 1
-        waiting = {f"{self._count}-{n}": one for n, one in enumerate(messages)}
-        self._waiting = dict.fromkeys(waiting)
-        while self._waiting:
-            self._refusal = None
-            self._changed.clear()
-            if self.nc.is_connected:
-                for key in list(self._waiting):
-                    await self._send(key, waiting[key])
-            left = until - time.monotonic()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, left)):
-                    await self._changed.wait()
-            await self._judge(time.monotonic() < until)
+        errors = import_module("nats.js.errors")
+        until, waiting = time.monotonic() + PATIENCE, list(messages)
+        while waiting:
+            is_here, left = self.nc.is_connected, until - time.monotonic()
+            if left <= 0:
+                why = "does not acknowledge what is published" if is_here else "is away"
+                raise self._unavailable(f"{why}{f' ({self._problem})' if self._problem else ''}")
+            if not is_here:
+                await asyncio.sleep(min(AGAIN, left))
+                continue
+            waiting, refusal = await self._publish_once(waiting, left)
+            if isinstance(refusal, errors.NoStreamResponseError):
+                await asyncio.sleep(AGAIN)  # a leader is elected, or the stream was removed
+                await self.ensure_streams()
+            elif refusal is not None:
+                raise self._unavailable(f"refuses what is published: {self._plain(refusal)}")
 
-    async def _send(self, key: str, message: Message) -> None:
+    async def _publish_once(
+        self, messages: list[Message], seconds: float
+    ) -> tuple[list[Message], BaseException | None]:
+        """Publish messages. Return those that were not acknowledged, and why one was refused."""
+        self._sent = []
+        try:
+            for one in messages:
+                self._sent.append(await self._send(one))
+            await asyncio.wait(self._sent, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            for future in self._sent:
+                future.cancel()  # else the driver waits for it, and takes no more after some thousands
+        ends = [
+            (one.cancelled(), None if one.cancelled() else one.exception()) for one in self._sent
+        ]
+        left = [one for one, end in zip(messages, ends, strict=True) if any(end)]
+        return left, next((why for _, why in ends if why is not None), None)
+
+    async def _send(self, message: Message) -> asyncio.Future[Any]:
         stream, rest, body, more = message
         known = blake2b(body, digest_size=16, person=b"callsheet").hexdigest()
-        headers = {"Nats-Msg-Id": known, "Nats-Expected-Stream": stream, **more}
+        headers = {"Nats-Msg-Id": known, **more}
         subject = f"{stream.lower()}.{rest}"
         try:
-            await self.nc.publish(subject, body, reply=f"{self._inbox}.{key}", headers=headers)
+            return await self.js.publish_async(subject, body, stream=stream, headers=headers)
         except Exception as exc:  # noqa: BLE001
             raise self._unavailable(f"takes nothing ({self._plain(exc)})") from None
-
-    async def _acknowledged(self, message: Any) -> None:
-        key = message.subject.rpartition(".")[2]
-        if key not in self._waiting:
-            return  # late
-        if b'"error"' not in message.data and message.data:
-            del self._waiting[key]
-        elif not message.data:
-            self._refusal = 503, "no stream takes it"
-        else:
-            error = msgspec.json.decode(message.data).get("error", {})
-            self._refusal = error.get("err_code", 0), error.get("description", "refused")
-        if self._refusal is not None or not self._waiting:
-            self._changed.set()
-
-    async def _judge(self, has_time: bool) -> None:
-        """Go on with what was not acknowledged, or raise what is wrong with it."""
-        if not self._waiting:
-            return
-        if self._refusal is None:
-            if not has_time:
-                self._waiting = {}
-                why = (
-                    "does not acknowledge what is published" if self.nc.is_connected else "is away"
-                )
-                raise self._unavailable(f"{why}{f' ({self._problem})' if self._problem else ''}")
-            return
-        code, why = self._refusal
-        if code != 503 or not has_time:
-            self._waiting = {}
-            raise self._unavailable(f"refuses what is published: {why}")
-        await asyncio.sleep(AGAIN)  # a leader is elected, or the stream was removed
-        if has_time:
-            await self.ensure_streams()
 
 
 def _fault(config: Any) -> str:

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from copy import deepcopy
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -267,7 +268,7 @@ async def test_an_earlier_state_that_comes_again_changes_nothing(
             if isinstance(row, CallRow):
                 row.updated_at = 100.0 + number
     bodies = [
-        fleet.encode(fleet.Envelope(fleet.VERSION, "@w", rows[0][0], [row for _, row in rows]))
+        fleet.encode(fleet.Envelope(fleet.VERSION, "w", rows[0][0], [row for _, row in rows]))
         for rows in states
     ]
     for end in (2, 3):
@@ -292,15 +293,18 @@ async def test_what_makes_no_sense_is_put_aside_and_holds_up_nobody(
     async with History(nats.url()) as history:
         put(history.session("s"), "before")
         assert await history.flush()
-        broken = msgspec.msgpack.encode(
-            [fleet.VERSION, "@w", {"session_id": "s"}, [{"type": "call"}]]
-        )
-        await send(nats, b"hello", b"", broken, msgspec.msgpack.encode({}))
+        broken = [fleet.VERSION, "w", {"session_id": "s"}, [{"type": "call"}]]
+        made = msgspec.msgpack.decode(envelope(target, "odd"))
+        other_session, no_status = deepcopy(made), deepcopy(made)
+        other_session[2]["session_id"] = "another"
+        no_status[3][0]["status"] = "odd"  # which would break every list of calls
+        odd = [broken, {}, other_session, no_status]
+        await send(nats, b"hello", b"", *map(msgspec.msgpack.encode, odd))
         put(history.session("s"), "after")
         assert await history.flush()
         async with collecting(nats.url(), target, said := []) as done:
-            await until(lambda: len(calls_in(target)) == 2 and done.aside == 4)
-    assert await messages(nats, fleet.ASIDE) == 4
+            await until(lambda: len(calls_in(target)) == 2 and done.aside == 6)
+    assert await messages(nats, fleet.ASIDE) == 6
     assert all("is put aside in CALLSHEET_ASIDE" in one for one in said)
 
 
@@ -311,7 +315,7 @@ async def test_a_row_that_no_column_takes_is_put_aside_alone(nats: Servers, targ
     bad.duration_ms = 1.0
     bad.marks = "x"
     bad.size = 1 << 63  # msgpack takes it, a column does not
-    await send(nats, fleet.encode(fleet.Envelope(1, "@w", rows[0][0], [row for _, row in rows])))
+    await send(nats, fleet.encode(fleet.Envelope(1, "w", rows[0][0], [row for _, row in rows])))
     async with collecting(nats.url(), target, said := []) as done:
         await until_ended(target, 19)
         await until(lambda: done.aside)
