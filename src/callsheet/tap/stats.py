@@ -42,18 +42,21 @@ class Account(Struct):
 
 _WORDS = {
     "title": ("bare title replaced", "bare titles replaced"),
-    "name": ("tool named", "tools named"),
-    "kind": ("kind found", "kinds found"),
-    "input": ("input restored", "inputs restored"),
-    "locations": ("call given locations", "calls given locations"),
-    "paths": ("call given absolute paths", "calls given absolute paths"),
-    "content": ("content put right", "contents put right"),
-    "status": ("status put right", "statuses put right"),
-    "end": ("call ended that was left open", "calls ended that were left open"),
-    "announcement": ("announcement made up", "announcements made up"),
-    "repeated": ("repeated announcement made an update", "repeated announcements made updates"),
-    "question": ("request for permission made whole", "requests for permission made whole"),
-    "id": ("id kept apart", "ids kept apart"),
+    "name": ("tool name added", "tool names added"),
+    "kind": ("kind added", "kinds added"),
+    "input": ("input recovered", "inputs recovered"),
+    "locations": ("call with locations added", "calls with locations added"),
+    "paths": ("call with paths made absolute", "calls with paths made absolute"),
+    "content": ("content corrected", "contents corrected"),
+    "status": ("status corrected", "statuses corrected"),
+    "end": ("open call ended", "open calls ended"),
+    "announcement": ("missing announcement added", "missing announcements added"),
+    "repeated": (
+        "repeated announcement turned into an update",
+        "repeated announcements turned into updates",
+    ),
+    "question": ("request for permission completed", "requests for permission completed"),
+    "id": ("duplicate id made unique", "duplicate ids made unique"),
     "session": ("update under the wrong session moved", "updates under the wrong session moved"),
 }
 """What was repaired: of one call, and of several."""
@@ -75,14 +78,14 @@ def table(account: Account, by: str = "tap") -> str:
         for key, count in account.dropped.items()
     ]
     counts.append((account.hidden, "secret hidden", "secrets hidden"))
-    rest = "cut, the rest kept in"
+    rest = "cut, the rest saved in"
     counts.append((account.cut, f"value {rest} a file", f"values {rest} files"))
     rows = [_row(*one) for one in counts if one[0]]
     if account.received:
         received, sent = bytes_text(account.received), bytes_text(account.sent)
-        rows.append((received, f"about calls from the agent, {sent} to the client"))
+        rows.append((received, f"about calls received from the agent, {sent} sent to the client"))
     if account.faults:
-        unread = f"passed on unread: {account.first_fault}"
+        unread = f"passed on unchanged: {account.first_fault}"
         rows.append(_row(account.faults, f"message {unread}", f"messages {unread}"))
     width = max((len(count) for count, _ in rows), default=0)
     lines = [f"  {count:>{width}}  {what}" for count, what in rows]

@@ -154,7 +154,7 @@ def test_a_call_that_an_agent_leaves_open_when_it_dies_is_ended(tmp_path: Path) 
     (opened, ended) = updates_in(out)
     assert (opened["title"], opened["status"]) == ("Running `make`", "in_progress")
     assert (ended["status"], ended["_meta"]["callsheet"]["reason"]) == ("failed", "abandoned")
-    assert "1  call ended that was left open" in report.read_text()
+    assert "1  open call ended" in report.read_text()
 
 
 def test_what_is_reported_an_agent_that_dies_within_a_line_stands_on_lines_of_its_own(
