@@ -30,16 +30,22 @@ _IS = {
     "asked": """(c.marks IS NOT NULL AND c.marks LIKE '%"by":"user"%')""",
     "child": """(c.marks IS NOT NULL AND c.marks LIKE '%"parentId":%')""",
 }
-_WHO = {
-    "user": "user_name",
-    "host": "host",
-    "agent": "agent || ' ' || agent_version",
-    "client": "client || ' ' || client_version",
-    "source": "source",
+# The rest of these compares a text, of whose small letters the value is a part.
+_ORIGIN = "c.origin IN (SELECT key FROM origins WHERE lower("
+_PART_OF = {
+    "tool": "(lower(c.name)",
+    # compared within the index of ids
+    "id": "c.seq IN (SELECT i.seq FROM calls i WHERE lower(i.call_id)",
+    "session": "c.session_id IN (SELECT s.session_id FROM sessions s WHERE lower(s.session_id)",
+    "workspace": "c.session_id IN (SELECT s.session_id FROM sessions s WHERE lower(s.cwd)",
+    "user": f"{_ORIGIN}user_name)",
+    "host": f"{_ORIGIN}host)",
+    "agent": f"{_ORIGIN}agent || ' ' || agent_version)",
+    "client": f"{_ORIGIN}client || ' ' || client_version)",
+    "source": f"{_ORIGIN}source)",
 }
-_SESSIONS = "SELECT s.session_id FROM sessions s WHERE"
-_HAS = "LIKE ? ESCAPE '\\'"
 _LIKE = re.compile(r"[%_\\]")
+_ESCAPED = r"\\\g<0>"
 
 _NAMED = """name IN (
 WITH RECURSIVE names(name) AS (
@@ -111,26 +117,15 @@ class Conditions:
         if field in _AMOUNTS:
             return f"({_AMOUNTS[field]} {term.sign} ?)", [value]
         text = str(value)
-        part = "%" + _LIKE.sub(r"\\\g<0>", text.lower()) + "%"
-        match field:
-            case "text" | "path":
-                return self._match([words(text)], in_paths=field == "path")
-            case "status":
-                return _status(text)
-            case "is":
-                return _IS[text], ()
-            case "kind":
-                return "c.kind = ?", [text]
-            case "user" | "host" | "agent" | "client" | "source":
-                return f"c.origin IN (SELECT key FROM origins WHERE lower({_WHO[field]}) {_HAS})", [
-                    part
-                ]
-            case "session":
-                return f"c.session_id IN ({_SESSIONS} lower(s.session_id) {_HAS})", [part]
-            case "id":  # compared within the index of ids
-                return f"c.seq IN (SELECT i.seq FROM calls i WHERE lower(i.call_id) {_HAS})", [part]
-            case _:
-                return f"lower(c.name) {_HAS}", [part]
+        if field in ("text", "path"):
+            return self._match([words(text)], in_paths=field == "path")
+        if field == "status":
+            return _status(text)
+        if field == "is":
+            return _IS[text], ()
+        if field == "kind":
+            return "c.kind = ?", [text]
+        return f"{_PART_OF[field]} LIKE ? ESCAPE '\\')", [f"%{_LIKE.sub(_ESCAPED, text.lower())}%"]
 
 
 def _status(status: str) -> tuple[str, Values]:

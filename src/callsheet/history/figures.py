@@ -24,7 +24,7 @@ BY: tuple[By, ...] = get_args(By)
 COUNTS = ("input_tokens", "output_tokens", "cached_read_tokens", "cached_write_tokens")
 
 # The fields of a filter that a turn has as a call has them.
-_OF_TURNS = frozenset(("user", "host", "agent", "client", "source", "session", "at"))
+_OF_TURNS = frozenset(("user", "host", "agent", "client", "source", "session", "workspace", "at"))
 
 
 class Cost(Struct):

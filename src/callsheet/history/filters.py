@@ -130,6 +130,7 @@ _CHECKS: dict[str, Callable[[str], str]] = {
     "status": _one_of(STATUSES),
     "kind": _kind,
     "session": _part,
+    "workspace": _part,
     "user": _part,
     "host": _part,
     "agent": _part,

@@ -348,6 +348,8 @@ def test_a_filter_chooses_by_who(store: Store, cli: Cli) -> None:
         "user:ada source:tap": {"new"},
         "host:build": {"new"},
         'client:"zed 0.2"': {"new"},
+        "workspace:/W": {"old", "new", "own"},
+        "-workspace:_": {"old", "new", "own"},
         "-user:ada": {"old", "own"},
     }.items():
         found = json.loads(cli("history", "--filter", text, "--format", "json").out)
