@@ -1,14 +1,12 @@
 // Terminal output: colours are kept, a carriage return overwrites its line, and every other escape is dropped.
 import { html } from "htm/preact";
 import { useMemo, useState } from "preact/hooks";
-import { plain } from "./format.js";
+import { ESCAPES, plain } from "./format.js";
 
 const MOST = 60_000; // characters that are drawn at once
 const WIDEST = 2000; // columns; a line that is longer was wrapped, and only its end can be overwritten
 const FLAGS = { __proto__: null, 1: "bold", 2: "faint", 3: "italic", 4: "under", 7: "inverse", 9: "struck" };
 const OFF = { __proto__: null, 22: ["bold", "faint"], 23: ["italic"], 24: ["under"], 27: ["inverse"], 29: ["struck"] };
-// What a terminal may be sent beside colours: titles, links, cursor moves, character sets.
-const OTHER = /\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|\[[0-?]*[ -/]*[@-~]|[ -/]*[0-~]|$)/g;
 
 // The nearest of the sixteen colours, so that each can be read on a light and on a dark page.
 function nearest(r, g, b) {
@@ -91,7 +89,7 @@ export function terminalParts(text) {
     else if (/^\x1b\[[0-2]?K$/.test(piece)) {
       if (column != null) line.length = piece[2] === "K" || piece[2] === "0" ? Math.min(line.length, column) : 0;
       else if (piece[2] === "2") line = [];
-    } else put(plain(piece.replace(OTHER, "")));
+    } else put(plain(piece.replace(ESCAPES, "")));
   }
   end("");
   return joined(parts);

@@ -9,8 +9,10 @@ import { Tree } from "./tree.js";
 
 const PICTURES = /^image\/(png|jpeg|gif|webp)$/;
 
-// What was written to a terminal, from the notes of updates (`_meta.terminal_output`).
+// What was written to a terminal; at a moment that is replayed, from the notes of updates (`_meta.terminal_output`).
 export function terminalText(call, id) {
+  const written = call.terminals?.[str(id)];
+  if (typeof written === "string") return written;
   const texts = call.frames.map((frame) => frame.message?.params?.update?._meta?.terminal_output);
   return texts.filter((one) => one && (!id || one.terminal_id === id)).map((one) => str(one.data)).join("");
 }

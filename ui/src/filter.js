@@ -1,7 +1,7 @@
 // The language in which people choose calls: `tool:bash status:failed dur>2s path:src/ text:"timed out"`.
 // Over the calls of a trace it is what callsheet/history/filters.py is over the history: tests/data/filters.json
 // has examples that both are tested with.
-import { str } from "./format.js";
+import { ESCAPES, str } from "./format.js";
 import { SOURCES, whoOf } from "./who.js";
 
 const TERM = /(?:[^\s"]|"(?:[^"\\]|\\.)*"?)+/g;
@@ -40,7 +40,7 @@ function fieldsOf(call) {
     const output = blocks.filter((one) => one?.type === "text").map((one) => str(one.text));
     const diffs = blocks.filter((one) => one?.type === "diff");
     const paths = [...(call.locations ?? []).map((one) => str(one?.path)), ...diffs.map((one) => str(one.path))];
-    output.push(...diffs.map((one) => str(one.newText)));
+    output.push(...diffs.map((one) => str(one.newText)), ...Object.values(call.terminals ?? {}).map((one) => str(one).replace(ESCAPES, "")));
     const fields = [`${call.title} ${call.name}`, texts(call.input).join(" "), [...new Set(paths)].join(" "),
       (output.length ? output : texts(call.output)).join("\n")];
     known.set(call, fields.map((text) => ` ${words(text).join(" ")} `));

@@ -57,6 +57,9 @@ export function clock(at) {
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${time.slice(0, 5)}`;
 }
 
+// What a terminal may be sent beside text: colours, titles, links, cursor moves, character sets.
+export const ESCAPES = /\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|\[[0-?]*[ -/]*[@-~]|[ -/]*[0-~]|$)/g;
+
 // A text in which nothing moves the cursor, hides, or turns around what stands beside it.
 const HIDDEN =
   /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u2069\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/gu;

@@ -62,7 +62,7 @@ export function at(call, time) {
   const waits = approvals.some((one) => one.answered == null);
   const happened = (moment) => (moment != null && moment <= time ? moment : null);
   return {
-    ...settled({ ...call, ...seen, frames, approvals }, call.key),
+    ...settled({ ...call, ...seen, frames, approvals, terminals: null }, call.key),
     ...(waits && { status: "waiting" }),
     started: happened(call.started), firstOutput: happened(call.firstOutput), ended: happened(call.ended),
     reason: null, findings: [],

@@ -3,10 +3,10 @@ import { durationText } from "./format.js";
 
 const BREAK = 0.018; // the share of the width that idle time gets
 
-// A scale on which idle time is short. Idle is what is longer than a fiftieth of the busy time.
-export function scaleOf(calls, turns, messages) {
+// A scale on which idle time is short. `now` is the time until which calls run that have not ended, if they do.
+export function scaleOf(calls, turns, messages, now = 0) {
   const busy = [
-    ...calls.map((call) => [call.announced, call.ended ?? call.announced]),
+    ...calls.map((call) => [call.announced, call.ended ?? Math.max(call.announced, now)]),
     ...turns.flatMap((turn) => [[turn.begun, turn.begun], [turn.ended ?? turn.begun, turn.ended ?? turn.begun]]),
     ...messages.map((message) => [message.time, message.time]),
   ].sort((a, b) => a[0] - b[0]);

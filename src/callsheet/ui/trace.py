@@ -19,6 +19,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from callsheet.acp.peer import Peer
 from callsheet.check.engine import RecordingChecker, rare_garbage_collection
 from callsheet.check.finding import Finding
@@ -85,6 +87,8 @@ def stored_trace(
         if origins.get(head.origin, session.origin) != session.origin
     }
     for call in trace.calls:
+        if call.ended is None:
+            call.findings.clear()  # it may still become what it should be
         if call.id in others:
             call.who = who(others[call.id])
     return trace
@@ -108,8 +112,12 @@ def stored_lines(
     running = [
         one.head.call_id for one in entries if isinstance(one, StoredCall) and one.head.is_open
     ]
-    replay = Replay(session_id, Peer(), alive=set(running))
+    replay = Replay(session_id, Peer(terminals="meta"), alive=set(running))
     for entry in entries:
+        if isinstance(entry, StoredCall):
+            # Terminals that a call shows later a client of v1 would be shown as plain text.
+            terminals = tuple(replace(one, late=False) for one in entry.record.terminals)
+            entry = replace(entry, record=replace(entry.record, terminals=terminals))  # noqa: PLW2901
         for line in replay.lines(entry):
             time = max(0.0, _begun(entry) - epoch)
             yield b"".join(encode_line(time, "agent->client", line.rstrip(b"\n")))

@@ -6,6 +6,8 @@ when the tracker closes it, so only open calls are held with all their messages.
 
 from __future__ import annotations
 
+from binascii import a2b_base64
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +20,7 @@ from callsheet.observe.events import (
     PermissionAsked,
     PermissionDecided,
     SessionUpdated,
+    TerminalUpdated,
     TurnEnded,
     UnreadableLine,
     UpdateApplied,
@@ -61,7 +64,11 @@ OVERLAP = 8 * 1024
 """Characters that are searched for secrets behind the place where a text is cut: half of one is not found."""
 
 
-class OpenCall(Struct, eq=False):
+MOST_OUTPUT = LONGEST_TEXT + OVERLAP
+"""Bytes of a terminal's output that are kept, the last ones."""
+
+
+class CallInProgress(Struct, eq=False):
     """A call that is not closed yet, with its messages as they came."""
 
     traced: TracedCall
@@ -80,7 +87,9 @@ class TraceReader:
         self.by_line: dict[int, TracedCall] = {}
         self._tracker: Tracker = Tracker()
         self._redactor: Redactor = Redactor()
-        self._open: dict[ObservedCall, OpenCall] = {}
+        self._open: dict[ObservedCall, CallInProgress] = {}
+        # The last part of what was written to each terminal, by session and id.
+        self._written: dict[tuple[str, str], bytearray] = {}
         self._noted: list[tuple[TracedCall, Json]] = []
         # The turns that run, and the last turn of each session, by its place.
         self._turns: dict[str, TracedTurn] = {}
@@ -110,6 +119,10 @@ class TraceReader:
         for call in trace.calls:
             if call.parent not in ids:
                 call.parent = self._shown(call.parent)
+            for item in call.content:
+                key = text(obj(item).get("terminalId"))
+                if key is not None and (written := self._written.get((call.session, key))):
+                    call.terminals[key] = self._output(written)
         trace.agent = self._safe(connection.agent)
         trace.client = self._safe(connection.client)
         trace.who = Who(agent=trace.agent, client=trace.client)
@@ -179,7 +192,7 @@ class TraceReader:
             last.waited = waited / 1000
         asked, answered = _epoch(noted.get("askedAt")), _epoch(noted.get("answeredAt"))
         if self.trace.epoch is not None and asked is not None:
-            last.asked = max(0.0, asked - self.trace.epoch)
+            last.asked = max(call.announced, asked - self.trace.epoch)
             last.answered = max(last.asked, (answered or asked) - self.trace.epoch)
         elif last.answered is None and last.by in ("mode", "remembered", "settings"):
             last.answered = last.asked
@@ -189,10 +202,7 @@ class TraceReader:
     def _event(self, event: Any) -> None:
         match event:
             case UnreadableLine():
-                self._unreadable += 1
-                if self._unreadable <= MOST_UNREADABLE:
-                    why = f"line {event.line.number}: {event.line.problem}"
-                    self.trace.unreadable.append(why)
+                self._not_read(event.line)
             case MessageSeen():
                 self._seen(event)
             case CallBegan():
@@ -206,6 +216,8 @@ class TraceReader:
                 self._frame(call, event.line, "agent")
             case PermissionDecided() if event.question.call is not None:
                 self._decided(self._begun(event.question.call), event)
+            case TerminalUpdated():
+                self._write(event)
             case SessionUpdated():
                 self._spoken(event.session.id, event.update)
             case TurnEnded():
@@ -218,6 +230,11 @@ class TraceReader:
                 self._closed(event.call)
             case _:
                 pass
+
+    def _not_read(self, line: RecordedLine) -> None:
+        self._unreadable += 1
+        if self._unreadable <= MOST_UNREADABLE:
+            self.trace.unreadable.append(f"line {line.number}: {line.problem}")
 
     def _seen(self, event: MessageSeen) -> None:
         params = obj(event.message.get("params"))
@@ -242,13 +259,13 @@ class TraceReader:
         if not self.trace.sessions.get(session):
             self.trace.sessions[session] = self._safe((known and known.cwd) or "")
 
-    def _begun(self, observed: ObservedCall) -> OpenCall:
+    def _begun(self, observed: ObservedCall) -> CallInProgress:
         found = self._open.get(observed)
         if found is None:
             session = observed.session.id
             self._note_session(session)
             call = TracedCall(observed.id, session, self._last_turn.get(session), self._now)
-            found = self._open[observed] = OpenCall(call)
+            found = self._open[observed] = CallInProgress(call)
             self.trace.calls.append(call)
             self._end_message()
         return found
@@ -264,7 +281,7 @@ class TraceReader:
             call.ended = self._now
         self._frame(found, event.line, "agent")
 
-    def _decided(self, found: OpenCall, event: PermissionDecided) -> None:
+    def _decided(self, found: CallInProgress, event: PermissionDecided) -> None:
         question, approvals = event.question, found.traced.approvals
         if approvals:
             last = approvals[-1]
@@ -291,6 +308,25 @@ class TraceReader:
         if self.trace.epoch is not None and session in self._turns:
             self._turns[session].ended = self._now
 
+    def _write(self, event: TerminalUpdated) -> None:
+        """Add to what was written to a terminal, or replace it, as v2 may."""
+        update = event.update
+        kept = self._written.setdefault((event.session.id, event.terminal_id), bytearray())
+        if "output" in update:
+            kept.clear()
+            update = {**update, **obj(update["output"])}
+        data = (text(update.get("data")) or "").encode(errors="replace")
+        with suppress(ValueError):
+            kept += a2b_base64(data) if "sessionUpdate" in update else data
+        if len(kept) > 2 * MOST_OUTPUT:
+            del kept[:-MOST_OUTPUT]
+
+    def _output(self, written: bytearray) -> str:
+        shown = self._redactor.text(written.decode(errors="replace"))[0]
+        if len(written) <= LONGEST_TEXT:
+            return shown
+        return f"… The beginning is not shown …\n{shown[-LONGEST_TEXT:]}"
+
     # What the agent writes
 
     def _say(self, session: str, kind: str, said: str) -> None:
@@ -309,7 +345,7 @@ class TraceReader:
 
     # Calls
 
-    def _frame(self, call: OpenCall, line: RecordedLine, sender: Sender) -> None:
+    def _frame(self, call: CallInProgress, line: RecordedLine, sender: Sender) -> None:
         if call.frames and call.frames[-1][0].number == line.number:
             return
         self.by_line[line.number] = call.traced

@@ -69,6 +69,8 @@ class TracedCall(Struct, rename="camel"):
     input: Any = None
     output: Any = None
     content: list[Any] = field(default_factory=list[Any])
+    terminals: dict[str, str] = field(default_factory=dict[str, str])
+    """What was written to the terminals that it shows, by their ids: the last part of it."""
     locations: list[Any] = field(default_factory=list[Any])
     size: int = 0
     updates: int = 0

@@ -236,6 +236,11 @@ def test_a_call_shows_its_diff_its_terminal_and_its_frames(inspector: Open) -> N
     terminal = page.locator(".terminal pre").first
     expect(terminal).to_contain_text("done\nred")
     expect(terminal).not_to_contain_text("half")
+    expect(terminal.locator(".fg1")).to_have_text("red")
+    page.get_by_role("button", name="Open session").click()
+    for query, count in {"red": 1, "nothing": 0}.items():
+        page.locator("#search").fill(f"kind:execute {query}")
+        expect(page.locator("form output")).to_have_text(f"{count} of 4")
 
 
 def test_a_session_has_a_timeline_a_story_and_a_replay_and_an_address(inspector: Open) -> None:

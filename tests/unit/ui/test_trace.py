@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -221,6 +222,52 @@ def test_no_secret_is_shown_of_words_that_agents_choose_and_long_ones_are_cut() 
     assert len(trace.calls[1].kind) < 1100
 
 
+def test_what_was_written_to_a_terminal_is_part_of_its_call_in_both_versions() -> None:
+    def output(data: str) -> dict[str, Any]:
+        return {"terminal_output": {"terminal_id": "t", "data": data}}
+
+    shows = [{"type": "terminal", "terminalId": "t"}]
+    secret = "ghp_" + "a1B2" * 9
+    first = opened(
+        content=shows, _meta={"terminal_info": {"terminal_id": "t"}, **output("\x1b[31mr")}
+    )
+    v1 = (
+        first + changed(1, _meta=output("ed\n" + secret[:9])) + changed(2, _meta=output(secret[9:]))
+    )
+    (call,) = trace_of(v1, "v1.jsonl").calls
+    assert call.terminals["t"].startswith("\x1b[31mred\n[redacted:github-token")
+    assert "a1B2" not in call.terminals["t"]
+
+    def piece(time: float, written: bytes, **fields: Any) -> bytes:
+        given = {
+            "sessionUpdate": "terminal_output_chunk",
+            "data": b64encode(written).decode(),
+            **fields,
+        }
+        params = {"sessionId": SESSION, "update": {"terminalId": "t", **given}}
+        return line({"method": "session/update", "params": params}, time)
+
+    long = b"x\n" * LONGEST_TEXT
+    parts = [
+        opened(content=shows),
+        piece(1, b"\xc3"),
+        piece(2, b"\xa9\n"),
+        piece(3, b"", data="not base64!"),
+    ]
+    (call,) = trace_of(b"".join(parts), "v2.jsonl").calls
+    assert call.terminals == {"t": "é\n"}
+    whole = {"sessionUpdate": "terminal_update", "output": {"data": b64encode(b"new\n").decode()}}
+    (call,) = trace_of(b"".join([*parts, piece(4, b"", **whole)]), "v2.jsonl").calls
+    assert call.terminals == {"t": "new\n"}
+    (call,) = trace_of(b"".join([*parts, piece(4, long), piece(5, b"end\n")]), "v2.jsonl").calls
+    shown = call.terminals["t"]
+    assert (len(shown) < LONGEST_TEXT + 100, shown.startswith("… The beginning"), shown[-5:]) == (
+        True,
+        True,
+        "\nend\n",
+    )
+
+
 def test_a_stored_session_has_the_times_and_approvals_that_were_noted() -> None:
     def noted(second: float) -> str:
         return datetime.fromtimestamp(1000 + second, UTC).isoformat()
@@ -234,7 +281,7 @@ def test_a_stored_session_has_the_times_and_approvals_that_were_noted() -> None:
         "outcome": "allowed",
         "by": "user",
         "option": "Allow once",
-        "askedAt": noted(1),
+        "askedAt": noted(0.9),  # rounded: nobody is asked before the call is announced
         "answeredAt": noted(4),
         "waitedMs": 3000,
     }
@@ -279,5 +326,6 @@ def test_a_stored_session_has_the_times_and_approvals_that_were_noted() -> None:
     assert (second.approvals[0].outcome, second.approvals[0].by) == ("rejected", "remembered")
     assert second.approvals[0].scope == "git push"
     assert (third.status, third.ended) == ("in_progress", None)
+    assert (third.findings, bool(first.findings)) == ([], True), "it may still end"
     assert trace.turns[0].prompt == "Go"
     assert {call.turn for call in trace.calls} == {0}
