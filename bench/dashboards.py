@@ -71,7 +71,7 @@ def measure(calls: int = CALLS) -> Subject:
         store.close()
         times = asyncio.run(_ask(server.url("dashboards")))
     finally:
-        server.stop()
+        server.remove()
     return Subject(
         title,
         head,
