@@ -65,6 +65,7 @@ const FIELDS = {
   host: (call, v, trace) => part(whoOf(call, trace).host, v),
   agent: (call, v, trace) => part(whoOf(call, trace).agent, v),
   client: (call, v, trace) => part(whoOf(call, trace).client, v),
+  workspace: (call, v, trace) => part(trace.sessions?.[call.session], v),
   source: (call, v, trace) => part(whoOf(call, trace).source, v),
   id: (call, v) => part(call.id, v),
   path: (call, v) => phrase(fieldsOf(call).slice(1, 3), v),
@@ -86,7 +87,7 @@ const NUMBERS = {
 
 // What may be written, for suggestions.
 export const NAMES = [
-  "tool:", "path:", "text:", "session:", "user:", "host:", "agent:", "client:", "id:", "dur>", "dur<", "size>", "size<", "since:", "until:",
+  "tool:", "path:", "text:", "session:", "user:", "host:", "agent:", "client:", "workspace:", "id:", "dur>", "dur<", "size>", "size<", "since:", "until:",
   ...STATUSES.map((name) => `status:${name}`), ...KINDS.map((name) => `kind:${name}`), ...Object.keys(IS).map((name) => `is:${name}`),
   ...Object.keys(SOURCES).map((name) => `source:${name}`),
 ];

@@ -19,8 +19,8 @@ from tests.support import ROOT
 
 FILTERS = """
 import { matcher } from "./filter.js";
-print(({ calls, examples, now }) => examples.map(({ filter }) => {
-  const { test, wrong } = matcher(filter, { epoch: 0 }, now);
+print(({ calls, examples, now, workspaces }) => examples.map(({ filter }) => {
+  const { test, wrong } = matcher(filter, { epoch: 0, sessions: workspaces }, now);
   return { ids: calls.filter(test).map((call) => call.id), wrong: wrong.map((text) => text.split(": ")[0]) };
 }));
 """

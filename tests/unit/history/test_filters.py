@@ -44,7 +44,8 @@ def waiting(given: dict[str, Any]) -> WaitingCall:
     )
     agent, version = name_and_version(given["agent"])
     origin = Origin(agent=agent, agent_version=version, **given.get("who", {}))
-    session = SessionRow(session_id=given["session"], origin=origin)
+    cwd = TABLE["workspaces"][given["session"]]
+    session = SessionRow(session_id=given["session"], cwd=cwd, origin=origin)
     return WaitingCall(session, 0, float(given["at"]), given["at"] + 1, CallRecord(report))
 
 
