@@ -172,8 +172,8 @@ def test_without_costs_it_says_that_the_budget_does_not_hold(tmp_path: Path) -> 
     editor = Editor(tmp_path, steps, "--budget", "2.00")
     editor.begin(1)
     editor.until(is_over(1))
-    assert "can't be held to its budget of $2.00" in editor.texts()[0]
-    assert "can't be held to its budget of $2.00" in editor.end()
+    assert "the budget of $2.00 can't be enforced" in editor.texts()[0]
+    assert "the budget of $2.00 can't be enforced" in editor.end()
     assert editor.turns() == [("end_turn", None, None, None, 1)]
 
 

@@ -139,7 +139,7 @@ def test_a_line_is_a_call(line: str, name: str, arguments: dict[str, Any]) -> No
         ("!", "! needs a shell command behind it, such as !make test"),
         ("/etc/hosts", "There is no command `/etc/hosts`."),
         ("/raed a", "There is no command `/raed`. Did you mean `/read`?"),
-        ("hello", "This is no command: `hello`"),
+        ("hello", "This is not a command: `hello`"),
     ],
 )
 def test_an_error_explains_what_can_be_run(line: str, message: str) -> None:
@@ -263,7 +263,7 @@ async def test_nothing_is_run_if_a_line_is_wrong(stage: Stage) -> None:
     assert stage.words.splitlines() == [
         "- There is no command `/raed`. Did you mean `/read`?",
         "- /ping: 'x' is too much; it is /ping",
-        "- This is no command: `so what`",
+        "- This is not a command: `so what`",
         "- Nothing was run.",
     ]
 
@@ -275,7 +275,7 @@ async def test_an_unknown_command_without_neighbours_is_named(stage: Stage) -> N
 
 async def test_text_among_commands_is_pointed_out(stage: Stage) -> None:
     await stage.prompt("please do this\n/ping")
-    assert stage.words == "- This is no command: `please do this`\n- Nothing was run."
+    assert stage.words == "- This is not a command: `please do this`\n- Nothing was run."
     assert stage.calls == []
 
 

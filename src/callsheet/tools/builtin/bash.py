@@ -64,16 +64,16 @@ async def bash(
     """Run a command in a shell (bash, or sh where there is none) and return its output.
 
     There is no standard input and no terminal: pagers are off, git and ssh ask for nothing, and git takes
-    its messages as they are instead of opening an editor. Each command is on its own: directory, variables
-    and functions don't last for the next one. When the command ends, everything that it left running in
-    the background is ended too, and named in the output. Of long output, the beginning and the end are
-    returned. An exit code other than 0 is a failure.
+    its messages as they are instead of opening an editor. Each command runs by itself: directory, variables
+    and functions are not carried over to the next one. When the command ends, everything that it left
+    running in the background is ended, too, and listed in the output. Of long output, the beginning and
+    the end are returned. An exit code other than 0 is a failure.
 
     Args:
         command: The command, as it would be typed into a shell. It may have several lines.
         timeout: Seconds after which the command and all it started are ended: 120, and at most 3600.
         cwd: The directory to run it in, from the session's directory or absolute.
-        env: Variables to set in its environment; null takes one out.
+        env: Variables to set in its environment; null removes one.
     """
     where = cwd or call.workspace.cwd
     found = stat_of(where)

@@ -52,17 +52,17 @@ def _preview(
 async def edit(
     call: Call, path: Path, old_text: str, new_text: str, replace_all: bool = False
 ) -> ToolResult:
-    """Replace a text in a file by another.
+    """Replace text in a file.
 
     The text must be in the file exactly as given, and only once, unless all are to be replaced. Line
-    endings become those of the file, unless new_text has CRLF itself. If the text is not there, the
-    nearest is shown. A file that was changed since it was last read is refused.
+    endings become those of the file, unless new_text has CRLF itself. If the text is not found, the
+    most similar one is shown. A file that was changed since it was last read is refused.
 
     Args:
         path: The file, from the session's directory or absolute.
         old_text: What is replaced: exactly as it is in the file, without the line numbers that read shows.
-        new_text: What takes its place.
-        replace_all: Replace it wherever it is.
+        new_text: The replacement.
+        replace_all: Replace every occurrence.
     """
 
     def work(check_wanted: Callable[[], None]) -> ToolResult:

@@ -61,9 +61,9 @@ async def fetch(
     headers: dict[str, str] = {},  # noqa: B006 - each call gets its own
     body: str | None = None,
 ) -> ToolResult:
-    """Fetch a web page or call an API. HTML is given as readable text, an image as an image.
+    """Fetch a web page or call an API. HTML is returned as readable text, an image as an image.
 
-    Redirects are followed. At most 5 MB are taken, for at most 30 seconds.
+    Redirects are followed. At most 5 MB are read, for at most 30 seconds.
 
     Args:
         url: What to fetch, beginning with http:// or https://.

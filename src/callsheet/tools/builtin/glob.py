@@ -23,16 +23,16 @@ MAX_SHOWN = 500
 
 @tool(kind="search", read_only=True)
 async def glob(call: Call, pattern: str, path: Path | None = None) -> ToolResult:
-    """Find files by their paths. Those that were changed last come first.
+    """Find files by their paths, the most recently changed first.
 
-    What ignore files (.gitignore, .ignore) leave out is not found; hidden files are. Links are neither
+    Files excluded by ignore files (.gitignore, .ignore) are not found; hidden files are. Links are neither
     found nor followed.
 
     Args:
         pattern: A glob for paths from the directory that is searched: "*.py" finds files right there,
             "**/*.py" at any depth, "src/**/test_*.{ts,tsx}" those below src; [a-z] and ? stand for one
             character. With "/" at its end it finds directories that hold files.
-        path: The directory to search. Without it, the session's directory.
+        path: The directory to search. Default: the session's directory.
     """
     base = path or call.workspace.cwd
     shown_base = escape_name(call.workspace.show(base))

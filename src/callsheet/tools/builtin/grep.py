@@ -80,16 +80,16 @@ async def grep(
 ) -> ToolResult:
     r"""Search the contents of files for a regular expression, line by line.
 
-    Files that ignore files (.gitignore, .ignore) leave out, hidden files and binary files are not searched.
+    Files excluded by ignore files (.gitignore, .ignore), hidden files and binary files are not searched.
     The result is grouped by file, and says how many lines match in all.
 
     Args:
         pattern: A regular expression in the syntax of ripgrep, such as "def \w+" or "TODO|FIXME". It is
             matched within a line. Look-around and backreferences are not supported.
-        path: The directory or file to search. Without it, the session's directory.
+        path: The directory or file to search. Default: the session's directory.
         glob: Searches only files that this glob matches: "*.py" or "*.{ts,tsx}" by their names,
-            "src/**/*.py" by their paths from the directory that is searched. "!" in front turns it round.
-        ignore_case: Whether upper and lower case are the same.
+            "src/**/*.py" by their paths from the searched directory. A leading "!" excludes what matches.
+        ignore_case: Whether to ignore case.
         context: Lines to show before and after each match, up to 20.
         limit: Matches to show at most, up to 1000. The totals count them all.
     """

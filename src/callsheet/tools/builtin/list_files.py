@@ -30,12 +30,12 @@ _KINDS = {
 
 @tool(name="list", kind="read", read_only=True)
 def list_files(call: Call, path: Path | None = None) -> ToolResult:
-    """List what is in a directory: directories first, then files with their sizes.
+    """List a directory: directories first, then files with their sizes.
 
-    All entries are shown, also hidden ones and those that ignore files (.gitignore) leave out of searches.
+    All entries are shown, including hidden ones and those that .gitignore excludes from searches.
 
     Args:
-        path: The directory. Without it, the session's directory.
+        path: The directory. Default: the session's directory.
     """
     base = path or call.workspace.cwd
     shown_path = escape_name(call.workspace.show(base))

@@ -38,7 +38,7 @@ _NO_LINKS = (errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP, errno.E
 def move(call: Call, source: Entry, destination: Entry) -> ToolResult:
     """Move or rename a file, a link or a directory. Never replaces anything.
 
-    Directories that are missing above the destination are made.
+    Missing parent directories of the destination are created.
 
     Args:
         source: What to move, from the session's directory or absolute.

@@ -54,7 +54,7 @@ async def read(
 ) -> ToolResult:
     """Read a file.
 
-    Text comes as numbered lines, `12→text`: what follows the arrow is the line exactly as it is. Long
+    Text is returned as numbered lines, `12→text`: what follows the arrow is the exact line. Long
     lines are cut, and long files come in parts; the output says so, with the offset to continue from. Images
     are shown, and of other binary files their type is named.
 

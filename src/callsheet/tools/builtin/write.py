@@ -69,15 +69,15 @@ def _preview(call: Call, path: Path, content: str) -> list[ToolCallContent]:
 
 @tool(kind="edit", title="Writing to {path}", preview=_preview)
 async def write(call: Call, path: Path, content: str) -> ToolResult:
-    """Write a whole file: a new one, or in place of what is there.
+    """Write a file: create it, or replace its whole content.
 
-    Missing directories are made. An existing file keeps its encoding, its mode, and its line endings,
+    Missing directories are created. An existing file keeps its encoding, its mode, and its line endings,
     unless content has CRLF itself. It is refused if it was changed since it was last read. To change
     parts of a file, use edit.
 
     Args:
         path: The file, from the session's directory or absolute.
-        content: Everything that is to be in the file.
+        content: The complete new content of the file.
     """
 
     def work(check_wanted: Callable[[], None]) -> ToolResult:
