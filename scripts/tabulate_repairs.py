@@ -57,6 +57,8 @@ def _of(counts: Counter[tuple[str, str]], severity: str) -> int:
 
 def main() -> None:
     """Print the table, and what is still found."""
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
     print(
         "| agent | recordings | calls | errors · warnings · advice, before | after | bytes | secrets |"
     )
