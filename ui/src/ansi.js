@@ -53,7 +53,7 @@ const classes = ({ fg, bg, flags }) =>
   [fg != null && `fg${fg}`, bg != null && `bg${bg}`, ...flags].filter(Boolean).join(" ");
 
 // Texts with their styles: `[[text, classes], …]`.
-export function terminalParts(text) {
+function terminalParts(text) {
   const parts = [];
   let line = []; // of the current line: pieces `[text, classes]` before `column`, or cells once it was overwritten
   let column = null;

@@ -14,7 +14,7 @@ export function takeToken() {
   token = sessionStorage.getItem(KEY) ?? "";
 }
 
-export class ApiError extends Error {
+class ApiError extends Error {
   constructor(status, message) {
     super(message);
     this.status = status;

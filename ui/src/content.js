@@ -10,7 +10,7 @@ import { Tree } from "./tree.js";
 const PICTURES = /^image\/(png|jpeg|gif|webp)$/;
 
 // What was written to a terminal; at a moment that is replayed, from the notes of updates (`_meta.terminal_output`).
-export function terminalText(call, id) {
+function terminalText(call, id) {
   const written = call.terminals?.[str(id)];
   if (typeof written === "string") return written;
   const texts = call.frames.map((frame) => frame.message?.params?.update?._meta?.terminal_output);

@@ -10,7 +10,7 @@ const MOST_ROWS = 2000;
 const lines = (text) => (text == null || text === "" ? [] : plain(text).replace(/\n$/, "").split("\n"));
 
 // Rows of `{left, right, same}`, each side `[number, text]` or null.
-export function diffRows(oldText, newText) {
+function diffRows(oldText, newText) {
   const rows = [];
   for (const { pair, left, right, from } of aligned(lines(oldText), lines(newText))) {
     const [a, b] = from;

@@ -20,7 +20,7 @@ function fragment() {
 }
 
 // Write the address anew; a change of view is a step that the browser's back button undoes.
-export function remember(isStep = false) {
+function remember(isStep = false) {
   if (isStep) history.pushState(null, "", fragment());
   else history.replaceState(null, "", fragment());
 }

@@ -15,7 +15,7 @@ const LETTER = 6.2; // the width of a letter, about
 
 // What part of the time is seen: from 0 to 1.
 const FIT = [0, 1];
-export const zoomed = ([from, to], factor, centre = (from + to) / 2) => {
+const zoomed = ([from, to], factor, centre = (from + to) / 2) => {
   const width = Math.min(1, Math.max(0.0005, (to - from) * factor));
   const left = Math.min(1 - width, Math.max(0, centre - ((centre - from) / (to - from)) * width));
   return [left, left + width];

@@ -3,7 +3,7 @@ import { html } from "htm/preact";
 import { durationText, num, oneLine } from "./format.js";
 
 // The steps of a life: `[name, time]`, in order.
-export function stepsOf(call) {
+function stepsOf(call) {
   const answered = (one) => `${oneLine(one.outcome, 40) || "no answer"}${one.option ? ` (${oneLine(one.option, 60)})` : ""}`;
   const steps = [
     ["announced", call.announced],

@@ -4,6 +4,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Boundary } from "./boundary.js";
 
 const SPARE = 8; // rows drawn above and below what is seen
+const TALLEST = 10_000_000; // pixels that every browser can draw; of a list that is taller, one stands for several
 
 // Where a row is, of rows that are so high. `panel` is what stands open below one of them: `{after, height, node}`.
 const topOf = (n, high, panel) => n * high + (panel && n > panel.after ? panel.height : 0);
@@ -25,8 +26,11 @@ export function VirtualList({ id, label, count, rowHeight, row, of, place, panel
   const [top, setTop] = useState(0);
   const [{ height, high }, setSize] = useState({ height: 600, high: rowHeight(innerWidth) });
   const total = count * high + (panel?.height ?? 0);
-  const first = Math.max(0, rowAt(top, high, panel) - SPARE);
-  const last = Math.min(count, rowAt(top + height, high, panel) + SPARE + 1);
+  const ratio = total > TALLEST ? (total - height) / (TALLEST - height) : 1;
+  const above = top * ratio; // what is above of what is seen
+  const first = Math.max(0, rowAt(above, high, panel) - SPARE);
+  const last = Math.min(count, rowAt(above + height, high, panel) + SPARE + 1);
+  const placed = (n) => topOf(n, high, panel) - above + top;
 
   useLayoutEffect(() => {
     const measure = () => setSize({ height: box.current.clientHeight, high: rowHeight(box.current.offsetWidth) });
@@ -39,9 +43,9 @@ export function VirtualList({ id, label, count, rowHeight, row, of, place, panel
   const before = useRef(high);
   useLayoutEffect(() => {
     const list = box.current;
-    const first = rowAt(list.scrollTop, before.current, panel);
-    const isSeen = place >= first && place <= rowAt(list.scrollTop + height, before.current, panel);
-    list.scrollTop += topOf(isSeen ? place : first, high, panel) - topOf(isSeen ? place : first, before.current, panel);
+    const [first, end] = [0, height].map((y) => rowAt(list.scrollTop * ratio + y, before.current, panel));
+    const fixed = place >= first && place <= end ? place : first;
+    list.scrollTop += (topOf(fixed, high, panel) - topOf(fixed, before.current, panel)) / ratio;
     before.current = high;
   }, [high]);
   useLayoutEffect(() => {
@@ -52,9 +56,9 @@ export function VirtualList({ id, label, count, rowHeight, row, of, place, panel
   useLayoutEffect(() => {
     const list = box.current;
     if (place < 0 || place >= count) return;
-    const [from, to] = [topOf(place, high, panel), topOf(place, high, panel) + high];
-    if (from < list.scrollTop) list.scrollTop = from;
-    else if (to > list.scrollTop + list.clientHeight) list.scrollTop = to - list.clientHeight;
+    const [from, seen] = [topOf(place, high, panel), list.scrollTop * ratio];
+    if (from < seen) list.scrollTop = from / ratio;
+    else if (from + high > seen + list.clientHeight) list.scrollTop = (from + high - list.clientHeight) / ratio;
   }, [place, high]);
   useEffect(() => onSeen?.(first, last), [first, last, count]);
 
@@ -67,16 +71,16 @@ export function VirtualList({ id, label, count, rowHeight, row, of, place, panel
   for (let n = first; n < last; n++) {
     drawn.push(html`<div
       key=${n} id=${`${id}-${n}`} class="slot" role="option" aria-selected=${n === place}
-      aria-setsize=${count} aria-posinset=${n + 1} style=${{ transform: `translateY(${topOf(n, high, panel)}px)` }}
+      aria-setsize=${count} aria-posinset=${n + 1} style=${{ transform: `translateY(${placed(n)}px)` }}
     ><${Boundary} of=${of(n)}>${row(n)}<//></div>`);
   }
   return html`<div class="list" ref=${box} onScroll=${scrolled} style=${{ "--row": `${high}px` }}>
     <div
-      class="rows" id=${id} role="listbox" tabindex="0" aria-label=${label} style=${{ height: `${total}px` }}
+      class="rows" id=${id} role="listbox" tabindex="0" aria-label=${label} style=${{ height: `${Math.min(total, TALLEST)}px` }}
       aria-activedescendant=${place >= first && place < last ? `${id}-${place}` : null}
     >${drawn}</div>
     ${panel && panel.after < count &&
-    html`<div class="panel" role="region" aria-label="Frames" style=${{ top: `${(panel.after + 1) * high}px`, height: `${panel.height}px` }}>
+    html`<div class="panel" role="region" aria-label="Frames" style=${{ top: `${placed(panel.after) + high}px`, height: `${panel.height}px` }}>
       <${Boundary} of=${panel.after}>${panel.node}<//>
     </div>`}
     ${!count && html`<div class="empty">${empty}</div>`}

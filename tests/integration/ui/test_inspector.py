@@ -11,9 +11,10 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from callsheet.history import store_at
 from callsheet.testing import AgentClient
@@ -307,6 +308,40 @@ def test_a_row_that_is_not_read_yet_is_chosen_when_it_is(own_desk: Desk, look: O
     expect(page.locator('[aria-posinset="1001"]')).to_have_attribute("aria-selected", "true")
     expect(chosen).to_have_text("Running make 999")
     store.close()
+
+
+def test_a_list_that_is_taller_than_browsers_can_draw_is_reached_to_its_end(
+    inspector: Open,
+) -> None:
+    page = inspector(errors=("404",))  # these calls are only in the list
+    expect(page.locator(".row")).to_have_count(8)
+    count = 3_000_000
+
+    def answer(route: Route) -> None:
+        asked = parse_qs(urlsplit(route.request.url).query)
+        offset = int(asked["offset"][0]) % count
+        rows = range(offset, min(offset + int(asked["limit"][0]), count))
+        calls = [{**row, "id": str(n), "title": f"Call {n}"} for n in rows]
+        got = {"version": "", "total": count, "offset": offset, "calls": calls, "wrong": []}
+        route.fulfill(json=got)
+
+    with page.expect_response("**/api/calls?*") as response:
+        page.locator("#search").fill("kind:read")
+    row = response.value.json()["calls"][0]
+    page.route("**/api/calls?*", answer)
+    page.locator("#search").fill("")
+    last = page.locator(f'[aria-posinset="{count}"]')
+    expect(last).to_be_in_viewport()
+    page.locator(".list").hover()
+    page.mouse.wheel(0, -50_000)
+    expect(last).to_have_count(0)
+    page.get_by_role("listbox").focus()
+    chosen = page.locator('.slot[aria-selected="true"]')
+    for key, number in (("G", count), ("k", count - 1), ("PageUp", count - 11), ("g", 1)):
+        page.keyboard.press(key)
+        expect(chosen).to_have_attribute("aria-posinset", str(number))
+        expect(chosen).to_be_in_viewport()
+        expect(chosen).to_contain_text(f"Call {number - 1}")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
