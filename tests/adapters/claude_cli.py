@@ -74,6 +74,8 @@ class ScriptedCli:
             is_error=False,
             num_turns=1,
             result=text,
+            usage={"input_tokens": 90, "output_tokens": 10},
+            total_cost_usd=0.01,
             modelUsage={"scripted": {"contextWindow": 1000}},
         )
 

@@ -7,6 +7,7 @@ with which the run ends. The tools are plain functions, the same for all framewo
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from base64 import b64decode
 from collections.abc import AsyncIterator, Sequence
@@ -73,6 +74,11 @@ async def meet(name: str) -> str:
     return f"met {name}"
 
 
+def write_note(path: str, text: str) -> str:
+    """Write a note."""
+    return f"wrote {len(text)} to {path}"
+
+
 def advance(path: str) -> str:
     """Say how far it is."""
     if call := running_call():
@@ -85,7 +91,7 @@ def remove_note(path: str) -> str:
     return f"removed {path}"
 
 
-PLAIN = (read_note, measure, explode, hang, meet, advance)
+PLAIN = (read_note, write_note, measure, explode, hang, meet, advance)
 """The tools that need nothing of a framework's. `remove_note` is to need approval, `doze` to have a timeout."""
 
 
@@ -188,11 +194,14 @@ class AdapterSuite:
                 (image,) = [one for one in stage.call("picture").content if hasattr(one, "data")]
                 assert (image.data, image.mime_type) == (DOT, "image/png")
 
-    async def test_arguments_that_stream_make_one_call(self) -> None:
+    async def test_arguments_that_stream_are_shown_as_they_are_written(self) -> None:
         if self.streams:
-            async with self.stage([("read_note", {"path": "a.txt"})], "done", stream=True) as stage:
-                call = stage.call("read_note")
-                assert (call.status, call.raw_input) == ("completed", {"path": "a.txt"})
+            args = {"path": "a.txt", "text": "long " * 20}
+            async with self.stage([("write_note", args)], "done", stream=True) as stage:
+                call = stage.call("write_note")
+                assert (call.status, call.raw_input) == ("completed", args)
+            inputs = [one["rawInput"] for one in stage.recorder.updates if "rawInput" in one]
+            assert inputs == [{"path": "a.txt"}, args]
 
     async def test_a_tool_says_how_far_it_is(self) -> None:
         if self.has_progress:
@@ -290,7 +299,13 @@ class AdapterSuite:
             assert client.text().strip() == "All done."
             assert [one.status for one in client.fold()] == ["completed", "completed"]
             usage = [one for one in client.updates if one["sessionUpdate"] == "usage_update"]
-            assert [(one["used"] > 0, one["size"]) for one in usage] == [(True, 1000)]
+            assert (usage[-1]["used"] > 0, usage[-1]["size"]) == (True, 1000)
+            (tokens,) = [
+                found["usage"]
+                for one in client.lines
+                if (found := json.loads(one).get("result")) and "stopReason" in found
+            ]
+            assert min(tokens["inputTokens"], tokens["outputTokens"]) > 0
             assert await client.prompt(session, "again") == "end_turn"
 
     async def test_a_picture_in_a_prompt_reaches_the_model(self) -> None:

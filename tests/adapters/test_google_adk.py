@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -51,7 +51,9 @@ class Scripted(BaseLlm):
         done = sum(one.role == "model" for one in llm_request.contents)
         step = self.steps[done % len(self.steps)]
         step = looked(llm_request.contents) if step == LOOK else step
-        usage = types.GenerateContentResponseUsageMetadata(total_token_count=100)
+        usage = types.GenerateContentResponseUsageMetadata(
+            prompt_token_count=90, candidates_token_count=10, total_token_count=100
+        )
         if isinstance(step, str):
             if stream:
                 for word in step.split(" "):
@@ -62,9 +64,25 @@ class Scripted(BaseLlm):
             parts = [types.Part(text=step)]
         else:
             calls = [types.FunctionCall(id=f"c{next(IDS)}", name=n, args=a) for n, a in step]
+            for call in calls if stream else ():
+                for piece in pieces_of(call):
+                    yield LlmResponse(
+                        content=types.Content(role="model", parts=[piece]), partial=True
+                    )
             parts = [types.Part(function_call=call) for call in calls]
         content = types.Content(role="model", parts=parts)
         yield LlmResponse(content=content, usage_metadata=usage)
+
+
+def pieces_of(call: Any) -> Iterator[Any]:
+    """Return a call as a model writes it."""
+    for name, value in call.args.items():
+        for char in value:
+            piece = types.PartialArg(json_path=f"$.{name}", string_value=char)
+            made = types.FunctionCall(
+                id=call.id, name=call.name, partial_args=[piece], will_continue=True
+            )
+            yield types.Part(function_call=made)
 
 
 def picture(path: str) -> Any:

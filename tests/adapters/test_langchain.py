@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -10,7 +11,17 @@ import pytest
 
 from callsheet import Session
 from tests.adapters import kit
-from tests.adapters.kit import DOT, LOOK, PLAIN, AdapterSuite, Step, looked, read_note, remove_note
+from tests.adapters.kit import (
+    DOT,
+    LOOK,
+    PLAIN,
+    AdapterSuite,
+    Step,
+    looked,
+    read_note,
+    reason,
+    remove_note,
+)
 
 pytest.importorskip("langchain", reason="langchain is not installed; make adapters")
 
@@ -69,6 +80,14 @@ class ScriptedModel(BaseChatModel):
         yield ChatGenerationChunk(message=AIMessageChunk("", usage_metadata=message.usage_metadata))
 
 
+class BrokenModel(ScriptedModel):
+    """A model whose connection breaks while it writes arguments."""
+
+    def _stream(self, *given: Any, **more: Any) -> Iterator[Any]:
+        yield from itertools.islice(super()._stream(*given, **more), 60)
+        raise ConnectionError("broken")
+
+
 @tool
 async def doze(path: str) -> str:
     """Take longer than its timeout."""
@@ -89,6 +108,17 @@ async def delegate(path: str) -> str:
         ScriptedModel(steps=[[("read_note", {"path": path})], "read"]), [read_note]
     )
     return (await inner.ainvoke({"messages": [("user", "read it")]}))["messages"][-1].content
+
+
+@tool
+async def careful(path: str) -> str:
+    """Let an agent remove it that has to ask."""
+    inner = create_agent(
+        ScriptedModel(steps=[[("remove_note", {"path": path})], "removed"]),
+        [remove_note],
+        middleware=[HumanInTheLoopMiddleware(interrupt_on={"remove_note": True})],
+    )
+    return (await inner.ainvoke({"messages": [("user", "remove it")]}))["messages"][-1].content
 
 
 @tool
@@ -116,7 +146,7 @@ def make_agent(steps: Sequence[Step]) -> Any:
     ]
     return create_agent(
         ScriptedModel(steps=list(steps)),
-        [*tools, remove_note, doze, picture, delegate, count, handled],
+        [*tools, remove_note, doze, picture, delegate, careful, count, handled],
         middleware=[HumanInTheLoopMiddleware(interrupt_on={"remove_note": True})],
         checkpointer=InMemorySaver(),
         name="notes",
@@ -128,13 +158,16 @@ class TestLangChain(AdapterSuite):
         agent, reports = make_agent(steps), report_calls(session)
         config: Any = {"callbacks": [reports], "configurable": {"thread_id": "1"}}
         given: Any = {"messages": [("user", "go")]}
-        if stream:
-            async for _ in agent.astream(given, config, stream_mode="messages"):
-                pass
-            return "done"
-        result = await agent.ainvoke(given, config)
-        while command := await reports.decided(result):
-            result = await agent.ainvoke(command, config)
+        result: Any = {}
+        while given is not None:
+            if stream:
+                async for mode, data in agent.astream(
+                    given, config, stream_mode=["messages", "values"]
+                ):
+                    result = data if mode == "values" else result
+            else:
+                result = await agent.ainvoke(given, config)
+            given = await reports.decided(result)
         return result["messages"][-1].content
 
     async def test_what_a_tool_dispatches_is_its_progress(self) -> None:
@@ -145,6 +178,29 @@ class TestLangChain(AdapterSuite):
     async def test_an_error_that_is_made_a_message_is_a_failure(self) -> None:
         async with self.stage([("stubborn", {"path": "a"})], "done") as stage:
             assert (stage.call("stubborn").status, stage.result) == ("failed", "done")
+
+    async def test_a_sub_agent_that_asks_is_asked_about_by_its_own_call(self) -> None:
+        steps: list[Step] = [[("careful", {"path": "a"})], "done"]
+        for stream in (False, True):
+            async with self.stage(*steps, answer="allow_once", stream=stream) as stage:
+                (asked,) = stage.asked
+                inner, outer = stage.call("remove_note"), stage.call("careful")
+                assert asked["toolCall"]["toolCallId"] == inner.tool_call_id
+                assert (inner.status, outer.status) == ("completed", "completed")
+
+    async def test_a_model_that_fails_leaves_no_call_open(self) -> None:
+        stage = kit.Stage()
+        async with stage.session as session:
+            model = BrokenModel(steps=[[("write_note", {"path": "a", "text": "b" * 100})]])
+            agent, config = create_agent(model), {"callbacks": [report_calls(session)]}
+            with pytest.raises(ConnectionError):
+                async for _ in agent.astream(
+                    {"messages": [("user", "go")]}, config, stream_mode="messages"
+                ):
+                    pass
+            (call,) = session.reports
+            assert (call.name, call.status, reason(call)) == ("write_note", "failed", "exception")
+        stage.check()
 
     async def test_a_streamed_call_of_an_unknown_tool_ends(self) -> None:
         async with self.stage(

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from itertools import count
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -40,16 +40,35 @@ set_tracing_disabled(True)
 _keys = count()
 
 
+class TypingModel(ScriptedModel):
+    """A model that writes arguments character by character."""
+
+    async def stream_response(self, *given: Any, **more: Any) -> AsyncIterator[Any]:
+        async for event in super().stream_response(*given, **more):
+            if event.type == "response.function_call_arguments.delta":
+                for char in event.delta:
+                    yield event.model_copy(update={"delta": char})
+            else:
+                yield event
+
+
+async def stream_of(*events: Any) -> AsyncIterator[Any]:
+    for event in events:
+        yield event
+
+
 def scripted(steps: Sequence[Step]) -> ScriptedModel:
     """Return a model that plays the steps."""
-    return ScriptedModel([scripted_step(step) for step in (*steps, *steps)])
+    return TypingModel([scripted_step(step) for step in (*steps, *steps)])
 
 
 def scripted_step(step: Step) -> Any:
     if step == LOOK:
         return ModelStep.respond(lambda call: [assistant_message(looked(call.input))])
     if isinstance(step, str):
-        return ModelStep([assistant_message(step)], Usage(total_tokens=100))
+        return ModelStep(
+            [assistant_message(step)], Usage(input_tokens=90, output_tokens=10, total_tokens=100)
+        )
     return [function_call(name, args, call_id=f"call_{next(_keys)}") for name, args in step]
 
 
@@ -77,8 +96,8 @@ class TestOpenAiAgents(AdapterSuite):
         agent.tools.append(reader.as_tool("delegate", "Read a note.", hooks=hooks))
         if stream:
             streamed = Runner.run_streamed(agent, "go", hooks=hooks)
-            async for event in streamed.stream_events():
-                hooks.event(event)
+            async for _ in hooks.follow(streamed.stream_events()):
+                pass
             return streamed.final_output
         result = await Runner.run(agent, "go", hooks=hooks)
         while result.interruptions:
@@ -112,5 +131,6 @@ class TestOpenAiAgents(AdapterSuite):
             hooks: Any = report_calls(session)
             await hooks.on_tool_start(Context(), None, object())
             await hooks.on_tool_end(Context(), None, object(), "done")
-            hooks.event(SimpleNamespace(item=SimpleNamespace(type="tool_call_output_item")))
+            odd = SimpleNamespace(item=SimpleNamespace(type="tool_call_output_item"))
+            assert [one async for one in hooks.follow(stream_of(odd))] == [odd]
             assert session.health.degraded == 2

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from callsheet.runtime.call import RuntimeCall
 
 FRAMEWORKS = {
-    "pydantic_ai": "pydantic_ai",
-    "agents.agent": "openai_agents",
-    "langgraph": "langgraph",
-    "claude_agent_sdk": "claude_agent_sdk",
-    "strands": "strands",
-    "google.adk": "google_adk",
+    "pydantic_ai": ("pydantic_ai", "PydanticHandler"),
+    "agents.agent": ("openai_agents", "OpenAiHandler"),
+    "langgraph": ("langgraph", "GraphHandler"),
+    "claude_agent_sdk": ("claude_agent_sdk", "ClaudeHandler"),
+    "strands": ("strands", "StrandsHandler"),
+    "google.adk": ("google_adk", "AdkHandler"),
 }
 """The adapters that can serve an agent, by the module of the agent's class or of one of its bases."""
 
@@ -31,7 +31,7 @@ def running_call() -> RuntimeCall | None:
 
     For tools whose framework has no progress of its own: `if call := running_call(): call.progress(1, 3)`.
     """
-    from callsheet.adapters.base import running_call as found
+    from callsheet.adapters.reporter import running_call as found
 
     return found()
 
@@ -53,16 +53,18 @@ def serve(agent: Any, *, context_window: int | None = None, **settings: Any) -> 
         UnknownFramework: There is no adapter for it, or its version is too old.
         ValueError: The adapter can't pass on what `prompt_capabilities` has.
     """
+    from callsheet.adapters.framework import require
     from callsheet.agent.agent import AgentSettings
     from callsheet.agent.agent import serve as serve_settings
 
-    adapter = adapter_of(agent)
-    name = adapter.__name__.rpartition(".")[2]
+    name, handler_type = adapter_of(agent)
     if "audio" in settings.get("prompt_capabilities", ()) and name not in _TAKE_AUDIO:
         raise ValueError(
             f'prompt_capabilities: {name} can\'t pass audio to its model, expected ["image"] or []'
         )
-    handler = adapter.handler(agent, context_window)
+    adapter = import_module(f"callsheet.adapters.{name}")
+    require(*adapter.VERSIONS)
+    handler = getattr(adapter, handler_type).factory(agent, context_window)
     own = getattr(agent, "name", None)
     if "name" not in settings and isinstance(own, str) and own:
         settings["name"] = own
@@ -70,8 +72,8 @@ def serve(agent: Any, *, context_window: int | None = None, **settings: Any) -> 
     return serve_settings(AgentSettings(handler=handler, **settings))
 
 
-def adapter_of(agent: Any) -> Any:
-    """Return the module that adapts an agent, by the module of its class. No framework is imported.
+def adapter_of(agent: Any) -> tuple[str, str]:
+    """Return the names of the module that adapts an agent, and of the handler in it. Nothing is imported.
 
     Raises:
         UnknownFramework: There is none.
@@ -79,8 +81,8 @@ def adapter_of(agent: Any) -> Any:
     for kind in type(agent).__mro__:
         for module, adapter in FRAMEWORKS.items():
             if f"{kind.__module__}.".startswith(f"{module}."):
-                return import_module(f"callsheet.adapters.{adapter}")
-    from callsheet.adapters.base import UnknownFramework
+                return adapter
+    from callsheet.adapters.framework import UnknownFramework
 
     kind = cast("type[Any]", type(agent))
     raise UnknownFramework(

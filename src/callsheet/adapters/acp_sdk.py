@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from callsheet.acp.peer import peer_of
-from callsheet.adapters.base import name_framework, require
+from callsheet.adapters.framework import name_framework, require
 from callsheet.limits.to_json import jsonsafe
 from callsheet.report.json import JsonObject, JsonValue, is_object
 from callsheet.runtime.options import SessionOptions

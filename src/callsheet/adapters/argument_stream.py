@@ -15,7 +15,7 @@ def whole_arguments(given: Any) -> Any:
     if isinstance(given, str):
         try:
             parsed: Any = json.loads(given) if given.strip() else {}
-        except ValueError:
+        except (ValueError, RecursionError):
             return given
         return parsed if is_object(parsed) or is_list(parsed) else given
     # A session makes JSON of any value; a dict need not be copied before that.
@@ -74,5 +74,5 @@ def _members(text: str) -> dict[str, Any]:
                 return found
             found[name] = value
             at = after.end()
-    except ValueError:  # no more has arrived yet
+    except (ValueError, RecursionError):  # no more has arrived yet
         return found

@@ -10,12 +10,14 @@ With `include_partial_messages=True`, messages have the arguments as they are wr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from callsheet.adapters.base import Reporter, require
+from callsheet.adapters.framework import require
+from callsheet.adapters.handler import AgentHandler, speak
+from callsheet.adapters.reporter import Reporter
 from callsheet.report.json import JsonObject, is_object
 from callsheet.report.status import Reason
 from callsheet.runtime.health import safely
@@ -51,9 +53,10 @@ class MessageReports:
             async for message in messages:
                 self.add(message)
                 yield message
-        except BaseException:
-            self.reporter.close(asyncio.CancelledError())
+        except BaseException as exc:
+            self.reporter.close(exc)
             raise
+        self.reporter.close()
 
     @safely
     def add(self, message: Any) -> None:
@@ -118,29 +121,21 @@ def _result(block: Any, data: Any) -> tuple[JsonObject, JsonObject]:
     answer: JsonObject = {"content": content, "isError": block.is_error is True}
     if not block.is_error:
         return (answer | {"structuredContent": data} if is_object(data) else answer), {}
-    late = "timed out" in str(cast("list[Any]", content))
+    late = "timed out after" in str(cast("list[Any]", content))
     return answer, {"is_error": True, "reason": Reason.TIMEOUT if late else Reason.TOOL_ERROR}
 
 
-def handler(agent: Any, context_window: int | None) -> Callable[[], Any]:
-    """Return what makes a handler that asks Claude Code, by `ClaudeAgentOptions` or a client's."""
-    require(*VERSIONS)
-    return lambda: _ClaudeHandler(getattr(agent, "options", agent), context_window)
-
-
-class _ClaudeHandler:
-    def __init__(self, options: Any, context_window: int | None) -> None:
-        self._options: Any = options
-        self._window: int | None = context_window
+class ClaudeHandler(AgentHandler):
+    """Asks Claude Code, by `ClaudeAgentOptions` or a client's."""
 
     async def turn(self, prompt: Prompt, turn: Turn) -> StopReason | None:
         """Start Claude Code, which resumes its own session, and pass on what it does."""
         with Reporter(turn.session) as reporter:
-            reports = MessageReports(reporter)
+            reports, own = MessageReports(reporter), getattr(self.agent, "options", self.agent)
             options = replace(
-                self._options,
-                cwd=self._options.cwd or turn.session.cwd,
-                can_use_tool=self._options.can_use_tool or reports.can_use_tool,
+                own,
+                cwd=own.cwd or turn.session.cwd,
+                can_use_tool=own.can_use_tool or reports.can_use_tool,
                 include_partial_messages=True,
             )
             result, speech = None, _ClaudeSpeech(turn)
@@ -152,11 +147,16 @@ class _ClaudeHandler:
                     result = message if hasattr(message, "num_turns") else result
         if result is None:
             return None
-        self._options = replace(self._options, resume=result.session_id)
+        self.agent = replace(own, resume=result.session_id)
         models: dict[str, Any] = result.model_usage or {}
-        window = self._window or max((one["contextWindow"] for one in models.values()), default=0)
-        if window and speech.used:
-            await turn.report_usage(used=speech.used, size=window)
+        windows = [one.get("contextWindow", 0) for one in models.values()]
+        self.window = self.window or max(windows, default=0) or None
+        used: Any = result.usage or {}
+        cached = used.get("cache_read_input_tokens", 0), used.get("cache_creation_input_tokens", 0)
+        given = (used.get("input_tokens", 0) + sum(cached), *cached)
+        about = {"used": speech.used or None, "model": next(iter(models), None)}
+        cost, output = result.total_cost_usd, (used.get("output_tokens"),)
+        await self.report_usage(turn, given, output, cost=cost, **about)
         if result.is_error and result.result:
             await turn.say(result.result)
         return _STOPS.get(result.subtype) or _STOPS.get(result.stop_reason)
@@ -181,10 +181,7 @@ class _ClaudeSpeech:
         if not self._has_pieces:
             pieces = [(getattr(b, "text", ""), getattr(b, "thinking", "")) for b in blocks]
         for text, thought in pieces:
-            if text:
-                await self._turn.say(text)
-            if thought:
-                await self._turn.think(thought)
+            await speak(self._turn, text, thought)
         if hasattr(message, "model"):
             usage: Any = message.usage or {}
             self.used = sum(v for k, v in usage.items() if k.endswith("_tokens")) or self.used

@@ -9,12 +9,14 @@ is a failure, which is how ADK and its tools tell a model of one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 from contextlib import aclosing
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from callsheet.adapters.base import Reporter, derived, harmless, prompt_media, require
+from callsheet.adapters.framework import derived, harmless, imported, require
+from callsheet.adapters.handler import AgentHandler
+from callsheet.adapters.reporter import Reporter
 from callsheet.report.json import is_object
 from callsheet.runtime.session import RuntimeSession
 
@@ -34,23 +36,23 @@ def report_calls(session: RuntimeSession) -> Any:
 
 
 def _made(reporter: Reporter | None) -> Any:
-    plugin = derived(CallPlugin, "google.adk.plugins.base_plugin", "BasePlugin")(name="callsheet")
-    plugin.reporter = reporter
-    return plugin
+    return derived(CallPlugin, VERSIONS, "google.adk.plugins.base_plugin", "BasePlugin")(reporter)
 
 
 class CallPlugin:
     """Reports the calls of the runners that it is given to. The framework's `BasePlugin` is added to it."""
 
-    reporter: Any = None
-    before_call: Any = None
+    def __init__(self, reporter: Reporter | None) -> None:
+        super().__init__(name="callsheet")  # pyright: ignore[reportCallIssue]
+        self.reporter: Any = reporter
+        self._written: dict[str, tuple[str, list[Any]]] = {}
 
     @harmless
     async def before_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any) -> None:
         """Report that a tool runs, after the client was asked about it if need be."""
         key, reporter = tool_context.function_call_id, self.reporter
-        if self.before_call is not None:
-            await self.before_call()
+        self._written.pop(key, None)
+        await reporter.flush()
         if await self._needs_answer(tool, tool_args, tool_context):
             approval = await reporter.approval(key, tool.name, tool_args)
             answer: Any = import_module("google.adk.tools.tool_confirmation").ToolConfirmation
@@ -61,13 +63,11 @@ class CallPlugin:
         reporter.runs_here(key)  # each tool has a task of its own
 
     async def _needs_answer(self, tool: Any, tool_args: Any, tool_context: Any) -> bool:
-        if (
-            tool_context.tool_confirmation is not None
-            or self.reporter.session.on_permission is None
-        ):
-            return False
         check: Any = getattr(tool, "check_require_confirmation", None)
-        return check is not None and await check(tool_args, tool_context) is True
+        is_answered = tool_context.tool_confirmation is not None
+        if check is None or is_answered or self.reporter.session.on_permission is None:
+            return False
+        return await check(tool_args, tool_context) is True
 
     @harmless
     async def after_tool_callback(
@@ -87,18 +87,39 @@ class CallPlugin:
 
     @harmless
     async def on_event_callback(self, *, invocation_context: Any, event: Any) -> None:
-        """End calls whose end another plugin has kept from this one."""
+        """Report what a model writes, and calls whose end another plugin has kept from this one."""
+        for call in event.get_function_calls() if event.partial else ():
+            await self.reporter.flush()
+            self._write(call)
         waiting = event.actions.requested_tool_confirmations or ()
         for answer in event.get_function_responses():
             if answer.id not in waiting:
                 self._end(answer.id, answer.response)
 
+    def _write(self, call: Any) -> None:
+        """Report the arguments that are complete. ADK has them in pieces, each with its place."""
+        if call.id not in self._written:
+            self.reporter.open(call.id, call.name)
+        place, pieces = self._written.get(call.id, ("", list[Any]()))
+        for part in call.partial_args or ():
+            if part.json_path != place:
+                if (name := place.removeprefix("$.")).isidentifier():
+                    value: Any = "".join(pieces) if isinstance(pieces[0], str) else pieces[0]
+                    text = f"{json.dumps(name)}: {json.dumps(value)}, "
+                    self.reporter.arguments_piece(call.id, text)
+                place, pieces = part.json_path, list[Any]()
+            values = part.string_value, part.number_value, part.bool_value
+            pieces.append(next((one for one in values if one is not None), None))
+        self._written[call.id] = place, pieces
+
+    @harmless
+    async def on_model_error_callback(self, *, error: Exception, **rest: Any) -> None:
+        """End calls that the model did not write to their end."""
+        self.reporter.abandon(self._written, error)
+
     def _end(self, key: str, result: Any, error: BaseException | None = None) -> None:
-        if key in self.reporter.calls:
-            self.reporter.runs_here(None)
-        failed = is_object(result) and (
-            bool(result.get("error")) or result.get("status") == "error"
-        )
+        says = result if is_object(result) else {}
+        failed = bool(says.get("error")) or says.get("status") == "error"
         self.reporter.end(key, _plain(result), error, is_error=failed)
 
 
@@ -111,31 +132,23 @@ def _plain(result: Any) -> Any:
     return getattr(result, "inline_data", None) or getattr(result, "text", None) or result
 
 
-def handler(agent: Any, context_window: int | None) -> Callable[[], Any]:
-    """Return what makes a handler that runs an agent for each prompt, with an ADK session of its own."""
-    require(*VERSIONS)
-    return lambda: _AdkHandler(agent, context_window)
+class AdkHandler(AgentHandler):
+    """Runs an agent for each prompt, in an ADK session of its own."""
 
-
-class _AdkHandler:
-    def __init__(self, agent: Any, context_window: int | None) -> None:
-        app: Any = import_module("google.adk.apps").App
-        runners: Any = import_module("google.adk.runners")
+    def __init__(self, agent: Any, window: int | None) -> None:
+        super().__init__(agent, window)
         self._plugin: Any = _made(None)
-        self._window: int | None = context_window
-        self._runner: Any = runners.InMemoryRunner(
-            app=app(name="callsheet_app", root_agent=agent, plugins=[self._plugin])
-        )
+        make_app = imported(VERSIONS, "google.adk.apps", "App")
+        app = make_app(name="callsheet_app", root_agent=agent, plugins=[self._plugin])
+        self._runner: Any = imported(VERSIONS, "google.adk.runners", "InMemoryRunner")(app=app)
         self._runner.auto_create_session = True
 
     async def turn(self, prompt: Prompt, turn: Turn) -> StopReason | None:
         """Run the agent."""
         config: Any = import_module("google.adk.agents.run_config")
         limit: Any = import_module("google.adk.agents.invocation_context")
-        self._plugin.before_call = turn.flush
-        run, used = _AdkSpeech(turn), 0
-        stop: StopReason | None = None
-        with Reporter(turn.session) as reporter:
+        speech, stop = _AdkSpeech(turn), None
+        with Reporter(turn.session, None, turn.flush) as reporter:
             self._plugin.reporter = reporter
             events = self._runner.run_async(
                 user_id="user",
@@ -146,16 +159,20 @@ class _AdkHandler:
             try:
                 async with aclosing(events):
                     async for event in events:
-                        await run.say(event)
-                        if event.finish_reason is not None:
-                            stop = _STOPS.get(event.finish_reason.name)
-                        used = getattr(event.usage_metadata, "total_token_count", None) or used
+                        await speech.say(event)
+                        stop = getattr(event.finish_reason, "name", stop)
+                        if event.usage_metadata is not None and not event.partial:
+                            await self._report(turn, event.usage_metadata, event.model_version)
             except limit.LlmCallsLimitExceededError as exc:
                 await turn.say(str(exc))
                 return "max_turn_requests"
-        if used and self._window:
-            await turn.report_usage(used=used, size=self._window)
-        return stop
+        return _STOPS.get(stop)
+
+    async def _report(self, turn: Turn, used: Any, model: Any) -> None:
+        given = used.prompt_token_count, used.cached_content_token_count
+        thoughts = used.thoughts_token_count or 0
+        output = (used.candidates_token_count or 0) + thoughts, thoughts
+        await self.report_usage(turn, given, output, used=used.total_token_count, model=model)
 
 
 class _AdkSpeech:
@@ -176,7 +193,7 @@ class _AdkSpeech:
 
 def _content(prompt: Prompt) -> Any:
     types: Any = import_module("google.genai.types")
-    media = prompt_media(prompt)
+    media = AgentHandler.media(prompt)
     parts = [types.Part.from_bytes(data=data, mime_type=mime) for data, mime in media]
     parts.insert(0, types.Part(text=prompt.text))
     return types.Content(role="user", parts=parts)

@@ -13,12 +13,13 @@ handler, also an ACP server of LangChain's own.
 from __future__ import annotations
 
 from asyncio import CancelledError
-from importlib import import_module
 from typing import Any
 
 from callsheet.adapters.argument_stream import whole_arguments
-from callsheet.adapters.base import Reporter, derived, require
+from callsheet.adapters.framework import derived, harmless, imported, require
+from callsheet.adapters.reporter import Reporter
 from callsheet.report.json import JsonObject, is_list, is_object
+from callsheet.runtime.clock import new_call_id
 from callsheet.runtime.session import RuntimeSession
 
 VERSIONS = ("langchain-core", "1.2", "2")
@@ -32,7 +33,9 @@ def report_calls(session: RuntimeSession | Reporter) -> Any:
     """
     require(*VERSIONS)
     reporter = session if isinstance(session, Reporter) else Reporter(session, VERSIONS[0])
-    return derived(ReportingCallbacks, "langchain_core.callbacks", "BaseCallbackHandler")(reporter)
+    return derived(ReportingCallbacks, VERSIONS, "langchain_core.callbacks", "BaseCallbackHandler")(
+        reporter
+    )
 
 
 class ReportingCallbacks:
@@ -45,6 +48,7 @@ class ReportingCallbacks:
         self._above: dict[Any, Any] = {}
         self._keys: dict[Any, str] = {}
         self._streamed: dict[tuple[Any, Any], str] = {}
+        self._wanted: dict[str, Any] = {}
 
     # The tree of runs
 
@@ -54,6 +58,7 @@ class ReportingCallbacks:
 
     on_chat_model_start: Any = on_chain_start
 
+    @harmless
     def on_chain_end(self, outputs: Any, *, run_id: Any, **rest: Any) -> None:
         """Report the end of calls that no tool was run for, such as those of unknown tools."""
         self._above.pop(run_id, None)
@@ -67,13 +72,26 @@ class ReportingCallbacks:
         """Report the end of tools that were cancelled with the run above them, of which no callback tells."""
         for tool in [one for one in self._keys if run_id in self._ancestors(one)]:
             if not _is_interrupt(error):
-                self.reporter.end(self._keys.pop(tool), exc=CancelledError())
+                self.reporter.end(self._ended(tool), exc=CancelledError())
         self._above.pop(run_id, None)
+        if not self._above and not _is_interrupt(error):  # nothing runs any more
+            self.reporter.abandon(self.reporter.calls, error)
 
+    @harmless
     def on_llm_end(self, response: Any, *, run_id: Any, **rest: Any) -> None:
-        """Forget the model's run."""
+        """Remember what the model wants to call: the user may be asked about it."""
+        self._answered(run_id)
+        message = getattr(response.generations[0][0], "message", None)
+        self._wanted |= {one["id"]: one for one in getattr(message, "tool_calls", ())}
+
+    def on_llm_error(self, error: BaseException, *, run_id: Any, **rest: Any) -> None:
+        """Report the end of calls that the model did not write to their end."""
+        self.reporter.abandon(self._answered(run_id), error)
+
+    def _answered(self, run_id: Any) -> list[str]:
         self._above.pop(run_id, None)
-        self._streamed = {place: key for place, key in self._streamed.items() if place[0] != run_id}
+        places = [place for place in self._streamed if place[0] == run_id]
+        return [self._streamed.pop(place) for place in places]
 
     def _ancestors(self, run_id: Any) -> list[Any]:
         found: list[Any] = []
@@ -87,16 +105,19 @@ class ReportingCallbacks:
 
     # Tools
 
+    @harmless
     def on_tool_start(self, serialized: Any, input_str: str, *, run_id: Any, **rest: Any) -> None:
         """Report that a tool runs."""
         self._above[run_id] = rest.get("parent_run_id")
         parents = [self._keys[one] for one in self._ancestors(run_id) if one in self._keys]
         key = self._keys[run_id] = str(rest.get("tool_call_id") or run_id)
+        self._wanted.pop(key, None)
         name: str = (serialized["name"] if serialized else rest.get("name")) or "tool"
         args: Any = rest["inputs"] if rest.get("inputs") is not None else {"input": input_str}
         self.reporter.start(key, name, args, parent=parents[0] if parents else None)
         self.reporter.runs_here(key)
 
+    @harmless
     def on_custom_event(self, name: str, data: Any, *, run_id: Any, **rest: Any) -> None:
         """Report progress: what a tool dispatches is a text, or has `progress`, `total` and `message`."""
         if (key := self._keys.get(run_id)) and is_object(data):
@@ -105,6 +126,7 @@ class ReportingCallbacks:
         elif key:
             self.reporter.progress(key, message=data if isinstance(data, str) else name)
 
+    @harmless
     def on_tool_end(self, output: Any, *, run_id: Any, **rest: Any) -> None:
         """Report a result, or a failure that LangChain has made a message of."""
         key, is_error = self._ended(run_id), getattr(output, "status", None) == "error"
@@ -120,11 +142,10 @@ class ReportingCallbacks:
             self.reporter.end(key, exc=error)
 
     def _ended(self, run_id: Any) -> str:
-        parents = [self._keys[one] for one in self._ancestors(run_id) if one in self._keys]
-        self.reporter.runs_here(parents[0] if parents else None)
         self._above.pop(run_id, None)
         return self._keys.pop(run_id, "")
 
+    @harmless
     def on_llm_new_token(self, token: Any, *, chunk: Any = None, run_id: Any, **rest: Any) -> None:
         """Announce calls while a model writes their arguments."""
         for one in getattr(getattr(chunk, "message", None), "tool_call_chunks", None) or ():
@@ -143,29 +164,28 @@ class ReportingCallbacks:
             The command; None if the run was not interrupted, or for something else than a tool.
         """
         answers: JsonObject = {}
-        asked = [tool for one in result["messages"][-1:] for tool in getattr(one, "tool_calls", ())]
+        last = result.get("messages", ())[-1:]  # asked about by an earlier process, perhaps
+        said = {call["id"]: call for one in last for call in getattr(one, "tool_calls", ())}
+        wanted = said | self._wanted
         for interrupt in result.get("__interrupt__", ()):
             value = interrupt.value if is_object(interrupt.value) else {}
             if value.get("type") == "tool_approval":
-                answers[interrupt.id] = await self._decide(value, asked)
+                answers[interrupt.id] = await self._decide(value, wanted)
             elif is_list(requests := value.get("action_requests")):
-                decisions = [await self._decide(one, asked) for one in requests]
+                decisions = [await self._decide(one, wanted) for one in requests]
                 answers[interrupt.id] = {"decisions": decisions}
-        command: Any = import_module("langgraph.types").Command
-        return command(resume=answers) if answers else None
+        return imported(VERSIONS, "langgraph.types", "Command")(resume=answers) if answers else None
 
-    async def _decide(self, request: Any, asked: list[Any]) -> JsonObject:
+    async def _decide(self, request: Any, wanted: dict[str, Any]) -> JsonObject:
         name, args = request["name"], request["args"]
-        found = [one for one in asked if (one["name"], one["args"]) == (name, args)]
-        if found:  # two calls may be the same
-            asked.remove(found[0])
-        key = request.get("tool_call_id") or (found[0]["id"] if found else f"{name} {args}")
-        answer = await self.reporter.approval(key, name, args)
-        return (
-            {"type": "approve"}
-            if answer.is_allowed
-            else {"type": "reject", "message": answer.message}
-        )
+        same = (key for key, one in wanted.items() if (one["name"], one["args"]) == (name, args))
+        key = request.get("tool_call_id") or next(same, "")
+        wanted.pop(key, None)  # two calls may be the same
+        answer = await self.reporter.approval(key or new_call_id(), name, args, alias=key or None)
+        if answer.is_allowed:
+            return {"type": "approve"}
+        self._wanted.pop(key, None)
+        return {"type": "reject", "message": answer.message}
 
 
 def _is_interrupt(error: BaseException) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from callsheet.adapters.base import Reporter, derived, require
+from callsheet.adapters.framework import derived
+from callsheet.adapters.handler import AgentHandler, speak
 from callsheet.adapters.langchain import ReportingCallbacks, report_calls
+from callsheet.adapters.reporter import Reporter
 from callsheet.report.json import JsonObject
 
 if TYPE_CHECKING:
@@ -15,17 +16,8 @@ if TYPE_CHECKING:
 VERSIONS = ("langgraph", "1.0", "2")
 
 
-def handler(agent: Any, context_window: int | None) -> Callable[[], Any]:
-    """Return what makes a handler that runs a graph with `messages` for each prompt."""
-    require(*VERSIONS)
-    return lambda: _GraphHandler(agent, context_window)
-
-
-class _GraphHandler:
-    def __init__(self, agent: Any, context_window: int | None) -> None:
-        self._agent: Any = agent
-        self._window: int | None = context_window
-        self._messages: list[Any] = []
+class GraphHandler(AgentHandler):
+    """Runs a graph with `messages` for each prompt."""
 
     async def turn(self, prompt: Prompt, turn: Turn) -> StopReason | None:
         """Run the graph, until nothing has to be decided."""
@@ -34,36 +26,36 @@ class _GraphHandler:
             for one in (*prompt.images, *prompt.audio)
         ]
         content = [{"type": "text", "text": prompt.text}, *media] if media else prompt.text
-        given: Any = {"messages": [*self._messages, {"role": "user", "content": content}]}
+        given: Any = {"messages": [*self.messages, {"role": "user", "content": content}]}
         result: Any = {}
         with Reporter(turn.session) as reporter:
             reports = report_calls(reporter)
-            speech = derived(SpeakingCallbacks, "langchain_core.callbacks", "AsyncCallbackHandler")(
-                turn, reports
-            )
+            speech = derived(
+                SpeakingCallbacks, VERSIONS, "langchain_core.callbacks", "AsyncCallbackHandler"
+            )(self, turn, reports)
             config: JsonObject = {
-                "callbacks": [reports, speech],
+                "callbacks": [speech, reports],  # what is said comes first
                 "configurable": {"thread_id": turn.session.session_id},
             }
             while given is not None:
                 # The mode "messages" makes models stream; their text is sent by the handler, in order.
                 modes = ["messages", "values"]
-                async for mode, data in self._agent.astream(given, config, stream_mode=modes):
+                async for mode, data in self.agent.astream(given, config, stream_mode=modes):
                     result = {**result, **data} if mode == "values" else result
                 given = await reports.decided(result)
                 result.pop("__interrupt__", None)
-        if not getattr(self._agent, "checkpointer", None):  # else the graph remembers them
-            self._messages = result["messages"]
-        used = getattr(result["messages"][-1], "usage_metadata", None)
-        if self._window and used:
-            await turn.report_usage(used=used["total_tokens"], size=self._window)
+        if not getattr(self.agent, "checkpointer", None):  # else the graph remembers them
+            self.messages = result["messages"]
         return None
 
 
 class SpeakingCallbacks:
     """Sends a model's text and thoughts. LangChain's `AsyncCallbackHandler` is added to it."""
 
-    def __init__(self, turn: Turn, reports: ReportingCallbacks) -> None:
+    run_inline: bool = True  # else the others would not wait for it
+
+    def __init__(self, handler: AgentHandler, turn: Turn, reports: ReportingCallbacks) -> None:
+        self._handler: AgentHandler = handler
         self._turn: Turn = turn
         self._reports: ReportingCallbacks = reports
         self._streamed: set[Any] = set()
@@ -73,23 +65,30 @@ class SpeakingCallbacks:
     ) -> None:
         """Send a piece."""
         self._streamed.add(run_id)
-        await self._say(getattr(getattr(chunk, "message", None), "content", token), run_id)
+        message = getattr(chunk, "message", None)
+        await self._say(getattr(message, "content", token), run_id)
+        if getattr(message, "tool_call_chunks", None):
+            await self._turn.flush()
 
     async def on_llm_end(self, response: Any, *, run_id: Any, **rest: Any) -> None:
-        """Send what did not stream, before any tool is run."""
+        """Send what did not stream, before any tool is run, and report what was used."""
+        message = response.generations[0][0].message
         if run_id not in self._streamed:
-            await self._say(response.generations[0][0].message.content, run_id)
+            await self._say(message.content, run_id)
         await self._turn.flush()
+        if used := message.usage_metadata:
+            parts: Any = used.get("input_token_details") or {}
+            made: Any = used.get("output_token_details") or {}
+            given = used["input_tokens"], parts.get("cache_read"), parts.get("cache_creation")
+            output = used["output_tokens"], made.get("reasoning")
+            now = None if self._reports.is_in_tool(run_id) else used["total_tokens"]
+            model = message.response_metadata.get("model_name")
+            await self._handler.report_usage(self._turn, given, output, used=now, model=model)
 
     async def _say(self, content: Any, run_id: Any) -> None:
         if self._reports.is_in_tool(run_id):  # a sub-agent's words are its tool's result
             return
         for block in [content] if isinstance(content, str) else content:
-            text = block if isinstance(block, str) else block.get("text")
-            thought = (
-                None if isinstance(block, str) else block.get("reasoning") or block.get("thinking")
-            )
-            if text:
-                await self._turn.say(text)
-            if thought:
-                await self._turn.think(thought)
+            said: Any = {"text": block} if isinstance(block, str) else block
+            thought = said.get("reasoning") or said.get("thinking")
+            await speak(self._turn, said.get("text"), thought)

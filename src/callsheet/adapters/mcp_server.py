@@ -15,7 +15,8 @@ from contextvars import ContextVar
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from callsheet.adapters.base import Reporter, harmless, require
+from callsheet.adapters.framework import harmless, imported, require
+from callsheet.adapters.reporter import Reporter
 from callsheet.adapters.results import is_failure
 from callsheet.describe.classify import reading_kind
 from callsheet.report.json import is_object
@@ -23,6 +24,8 @@ from callsheet.runtime.clock import new_call_id
 
 if TYPE_CHECKING:
     from callsheet.runtime.session import RuntimeSession
+
+VERSIONS = ("mcp", "1.23", "3")
 
 Approve = Callable[[str, Mapping[str, Any]], bool]
 """Whether a call of a tool, by its name and arguments, needs the user's approval."""
@@ -40,10 +43,10 @@ def report_tools(server: Any, session: RuntimeSession, *, approve: Approve | Non
         approve: Decides which calls need an approval by the session's client. Without it, none do.
 
     Raises:
-        UnknownFramework: `mcp` is too old.
+        UnknownFramework: `mcp` is not installed, or too old.
         TypeError: `server` is no server of the SDK, or has no tools yet.
     """
-    require("mcp", "1.23", "3")
+    require(*VERSIONS)
     tools = _Tools(server, session, approve)
     inner = getattr(server, "_lowlevel_server", None) or getattr(server, "_mcp_server", server)
     if (manager := getattr(server, "_tool_manager", None)) is not None:
@@ -51,12 +54,11 @@ def report_tools(server: Any, session: RuntimeSession, *, approve: Approve | Non
     if isinstance(getattr(inner, "middleware", None), list):
         inner.middleware.append(tools.middleware)
         return
-    request: Any = import_module("mcp.types").CallToolRequest
+    request = imported(VERSIONS, "mcp.types", "CallToolRequest")
     handlers: Any = getattr(inner, "request_handlers", {})
     if (handler := handlers.get(request)) is None:
-        raise TypeError(
-            f"expected an MCPServer, FastMCP or Server of mcp with its tools registered, got {server!r}"
-        )
+        expected = "an MCPServer, FastMCP or Server of mcp>=1.23,<3 with its tools registered"
+        raise TypeError(f"expected {expected}, got {server!r}")
     handlers[request] = tools.wrapped(handler)
 
 
@@ -72,12 +74,11 @@ class _Tools:
 
     async def middleware(self, ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
         """Report a `tools/call` of mcp 2, and learn from the answers of `tools/list`."""
-        if ctx.method == "tools/list":
+        if (method := getattr(ctx, "method", None)) != "tools/call":
             result = await call_next(ctx)
-            self._learn(result)
+            if method == "tools/list":
+                self._learn(result)
             return result
-        if ctx.method != "tools/call":
-            return await call_next(ctx)
         self._follow_request(ctx, key := new_call_id())
         params: dict[str, Any] = ctx.params or {}
         given = params.get("name", ""), params.get("arguments")
@@ -142,8 +143,7 @@ class _Tools:
             if not approval.is_allowed:
                 return _refusal(approval.message)
         reporter.start(key, str(name), arguments, **about)
-        raised = list[BaseException]()
-        noted = _raised.set(raised)
+        noted = _raised.set(raised := list[BaseException]())
         try:
             with reporter.running(key):
                 result = await run()

@@ -12,15 +12,17 @@ is watched from its first start on: what it raises is what is reported.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from importlib import import_module
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
 
-from callsheet.adapters.base import Reporter, derived, harmless, require
+from callsheet.adapters.framework import derived, harmless, require
+from callsheet.adapters.handler import AgentHandler
+from callsheet.adapters.reporter import Reporter
 from callsheet.adapters.results import shown_text
-from callsheet.report.json import JsonObject, is_object
 from callsheet.runtime.session import RuntimeSession
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ def report_calls(session: RuntimeSession | Reporter) -> Any:
     """Return hooks for `Runner.run(hooks=…)`, and for `agent.as_tool(hooks=…)` of sub-agents."""
     require(*VERSIONS)
     reporter = session if isinstance(session, Reporter) else Reporter(session, VERSIONS[0])
-    return derived(CallHooks, "agents", "RunHooks")(reporter)
+    return derived(CallHooks, VERSIONS, "agents", "RunHooks")(reporter)
 
 
 class CallHooks:
@@ -42,7 +44,6 @@ class CallHooks:
 
     def __init__(self, reporter: Reporter) -> None:
         self.reporter: Reporter = reporter
-        self._items: dict[str, str] = {}
         self._caught_up: asyncio.Event = asyncio.Event()
         self._caught_up.set()
 
@@ -56,23 +57,19 @@ class CallHooks:
             await asyncio.wait_for(self._caught_up.wait(), CATCHING_UP)
         self.reporter.start(key, context.tool_name, context.tool_arguments)
         if hasattr(tool, "on_invoke_tool"):
-            _watched(tool).running[key] = self.reporter, monotonic()
+            _watch(tool)
+            _STARTED[context] = self.reporter, monotonic()
 
     @harmless
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: object) -> None:
         """Report a result. That of a tool which has failed was reported before."""
-        key = getattr(context, "tool_call_id", "")
-        if hasattr(tool, "on_invoke_tool"):
-            _watched(tool).running.pop(key, None)
-        self.reporter.end(key, result)
+        self.reporter.end(getattr(context, "tool_call_id", ""), result)
 
     async def decided(self, result: Any) -> Any:
         """Ask the client about what a run was interrupted for, and return the state to go on with."""
         state = result.to_state()
         for item in result.interruptions:
-            raw = item.raw_item
-            fields = cast("JsonObject", raw if is_object(raw) else vars(raw))
-            key, args = str(fields.get("call_id") or fields.get("id")), fields.get("arguments")
+            key, args = str(item.call_id), item.arguments
             answer = await self.reporter.approval(key, item.tool_name, args, always=True)
             if answer.is_allowed:
                 state.approve(item, always_approve=answer.always)
@@ -80,17 +77,28 @@ class CallHooks:
                 state.reject(item, rejection_message=answer.message)
         return state
 
+    async def follow(self, events: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Pass on `result.stream_events()`, and report calls while the model writes their arguments."""
+        written: dict[Any, str] = {}
+        try:
+            async for event in events:
+                self._add(event, written)
+                yield event
+        except BaseException as exc:
+            self.reporter.abandon(written.values(), exc)
+            raise
+
     @harmless
-    def event(self, event: Any) -> None:
-        """Report an event of `result.stream_events()`: calls, while the model writes their arguments."""
+    def _add(self, event: Any, written: dict[Any, str]) -> None:
         data, item = (cast("Any", getattr(event, one, None)) for one in ("data", "item"))
         raw: Any = getattr(data, "item", None)
         match getattr(data, "type", None) or getattr(item, "type", None):
             case "response.output_item.added" if getattr(raw, "type", "") == "function_call":
-                self._items[raw.id or raw.call_id] = raw.call_id
+                written[raw.id, data.output_index] = raw.call_id
                 self.reporter.open(raw.call_id, raw.name)
             case "response.function_call_arguments.delta":
-                self.reporter.arguments_piece(self._items.get(data.item_id, ""), data.delta)
+                key = written.get((data.item_id, data.output_index), "")
+                self.reporter.arguments_piece(key, data.delta)
             case "response.output_item.done" if getattr(raw, "type", "") == "function_call":
                 self.reporter.open(raw.call_id, raw.name, raw.arguments)
             case "tool_call_output_item":  # of one that was not run: a guardrail has refused it
@@ -103,6 +111,7 @@ class CallHooks:
     async def spoken(self, events: Any, turn: Turn) -> None:
         """Send the text and the thoughts of a run that streams, and report its calls."""
         (caught_up := self._caught_up).clear()
+        written: dict[Any, str] = {}
         async for event in events:
             match kind := getattr(getattr(event, "data", None), "type", None):
                 case "response.created":
@@ -113,16 +122,18 @@ class CallHooks:
                     await turn.think(event.data.delta)
                 case _:
                     await turn.flush()
-                    self.event(event)
+                    self._add(event, written)
                     if kind == "response.completed":  # tools wait for this: text comes before them
                         caught_up.set()
 
 
+_STARTED: WeakKeyDictionary[Any, tuple[Reporter, float]] = WeakKeyDictionary()
+
+
 class _WatchedFunction:
-    """The function of a tool, and its calls that run: who reports them, and when they began."""
+    """The function of a tool. Calls are known by their contexts: who reports them, and when they began."""
 
     def __init__(self, function: Any, tool: Any) -> None:
-        self.running: dict[str, tuple[Reporter, float]] = {}
         self._function: Any = function
         self._tool: Any = tool
 
@@ -130,46 +141,32 @@ class _WatchedFunction:
         return getattr(self._function, name)  # the SDK's marks
 
     async def __call__(self, context: Any, arguments: str) -> Any:
-        key = getattr(context, "tool_call_id", "")
-        if key not in self.running:
+        if (started := _STARTED.get(context)) is None:
             return await self._function(context, arguments)
-        reporter, began = self.running[key]
+        (reporter, began), key = started, context.tool_call_id
         try:
             with reporter.running(key):
                 return await self._function(context, arguments)
         except BaseException as exc:
-            self.running.pop(key, None)
             limit = getattr(self._tool, "timeout_seconds", None)
-            late = (
-                limit and isinstance(exc, asyncio.CancelledError) and monotonic() - began >= limit
-            )
+            is_cancel = isinstance(exc, asyncio.CancelledError)
+            late = is_cancel and limit and monotonic() - began >= limit
             reporter.end(key, exc=TimeoutError(f"timed out after {limit:g} s") if late else exc)
             raise
 
 
-def _watched(tool: Any) -> _WatchedFunction:
-    """Return the watched function of a tool. The SDK's invoker, which handles failures, stays around it."""
+def _watch(tool: Any) -> None:
+    """Watch the function of a tool. The SDK's invoker, which handles failures, stays around it."""
     owner, name, inside = tool, "on_invoke_tool", "_invoke_tool_impl"
     if type(tool.on_invoke_tool) is not _WatchedFunction and hasattr(tool.on_invoke_tool, inside):
         owner, name = tool.on_invoke_tool, inside
     function = getattr(owner, name)
     if not isinstance(function, _WatchedFunction):
-        function = _WatchedFunction(function, tool)
-        setattr(owner, name, function)
-    return function
+        setattr(owner, name, _WatchedFunction(function, tool))
 
 
-def handler(agent: Any, context_window: int | None) -> Callable[[], Any]:
-    """Return what makes a handler that runs an agent for each prompt, and keeps its items."""
-    require(*VERSIONS)
-    return lambda: _OpenAiHandler(agent, context_window)
-
-
-class _OpenAiHandler:
-    def __init__(self, agent: Any, context_window: int | None) -> None:
-        self._agent: Any = agent
-        self._window: int | None = context_window
-        self._items: list[Any] = []
+class OpenAiHandler(AgentHandler):
+    """Runs an agent for each prompt, and keeps its items."""
 
     async def turn(self, prompt: Prompt, turn: Turn) -> StopReason | None:
         """Run the agent, until nothing has to be decided."""
@@ -177,11 +174,11 @@ class _OpenAiHandler:
         content: list[Any] = [{"type": "input_text", "text": prompt.text}]
         urls = [f"data:{one['mimeType']};base64,{one['data']}" for one in prompt.images]
         content += [{"type": "input_image", "image_url": url} for url in urls]
-        given: Any = [*self._items, {"role": "user", "content": content}]
+        given: Any = [*self.messages, {"role": "user", "content": content}]
         with Reporter(turn.session) as reporter:
             hooks = report_calls(reporter)
             while True:
-                result = agents.Runner.run_streamed(self._agent, given, hooks=hooks)
+                result = agents.Runner.run_streamed(self.agent, given, hooks=hooks)
                 try:
                     await hooks.spoken(result.stream_events(), turn)
                 except agents.MaxTurnsExceeded as exc:
@@ -192,9 +189,12 @@ class _OpenAiHandler:
                 if not result.interruptions:
                     break
                 given = await hooks.decided(result)
-        self._items = result.to_input_list()
+        self.messages = result.to_input_list()
         if not isinstance(result.final_output, str):  # text was sent as it came
             await turn.say(shown_text(result.final_output))
-        for last in result.raw_responses[-1:] if self._window else ():
-            await turn.report_usage(used=last.usage.total_tokens, size=self._window)
+        all_, now = result.context_wrapper.usage, result.raw_responses[-1].usage
+        given = all_.input_tokens, all_.input_tokens_details.cached_tokens
+        output = all_.output_tokens, all_.output_tokens_details.reasoning_tokens
+        model = getattr(self.agent.model, "model", self.agent.model)
+        await self.report_usage(turn, given, output, used=now.total_tokens, model=model)
         return None

@@ -9,10 +9,13 @@ answers for the model are reported as failures. Tools that require approval are 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from copy import copy
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from callsheet.adapters.base import Reporter, derived, harmless, prompt_media, require
+from callsheet.adapters.framework import derived, harmless, require
+from callsheet.adapters.handler import AgentHandler
+from callsheet.adapters.reporter import Reporter
 from callsheet.adapters.results import shown_text
 from callsheet.runtime.session import RuntimeSession
 
@@ -36,7 +39,7 @@ def report_calls(session: RuntimeSession | Reporter, *, streaming: bool = False)
 
 
 def _made(mixin: type[ReportingCapability]) -> type[Any]:
-    return derived(mixin, "pydantic_ai.capabilities", "AbstractCapability")
+    return derived(mixin, VERSIONS, "pydantic_ai.capabilities", "AbstractCapability")
 
 
 class ReportingCapability:
@@ -44,21 +47,32 @@ class ReportingCapability:
 
     def __init__(self, reporter: Reporter) -> None:
         self.reporter: Reporter = reporter
+        self._keys: dict[Any, str] = {}
 
-    async def wrap_tool_validate(
-        self, ctx: Any, *, call: Any, args: Any, handler: Any, **rest: Any
-    ) -> Any:
+    async def for_run(self, ctx: Any) -> Any:
+        """Return a capability of the run's own: sub-agents may run at the same time."""
+        own = copy(self)
+        own._keys = {}
+        return own
+
+    async def wrap_run(self, ctx: Any, *, handler: Any) -> Any:
+        """Run. Calls that it no longer comes to have ended with it."""
+        try:
+            return await handler()
+        except BaseException as exc:
+            self.reporter.abandon(self._keys.values(), exc)
+            raise
+
+    async def wrap_tool_validate(self, ctx: Any, *, call: Any, args: Any, **given: Any) -> Any:
         """Announce the call. If its arguments are no good, it has failed."""
         self._report(self.reporter.open, call, getattr(call, "tool_name", "tool"), args)
-        return await self._guarded(call, handler(args))
+        return await self._guarded(call, given["handler"](args))
 
-    async def wrap_tool_execute(
-        self, ctx: Any, *, call: Any, args: Any, handler: Any, **rest: Any
-    ) -> Any:
+    async def wrap_tool_execute(self, ctx: Any, *, call: Any, args: Any, **given: Any) -> Any:
         """Run the tool."""
         self._report(self.reporter.start, call, getattr(call, "tool_name", "tool"), args)
         with self.reporter.running(getattr(call, "tool_call_id", "")):
-            result = await self._guarded(call, handler(args))
+            result = await self._guarded(call, given["handler"](args))
         self._report(self.reporter.end, call, _returned(result))
         return result
 
@@ -73,11 +87,14 @@ class ReportingCapability:
 
     @harmless
     def _report(self, change: Callable[..., None], call: Any, *given: Any) -> None:
+        self._keys[call.tool_call_id] = call.tool_call_id
         change(call.tool_call_id, *given)
 
     @harmless
     async def handle_deferred_tool_calls(self, ctx: Any, *, requests: Any) -> Any:
-        """Ask the client."""
+        """Ask the client, if it can be asked."""
+        if self.reporter.session.on_permission is None:
+            return None
         denied: Any = import_module("pydantic_ai.tools").ToolDenied
         answers: dict[str, Any] = {}
         for part in requests.approvals:
@@ -89,19 +106,11 @@ class ReportingCapability:
 class StreamedCapability(ReportingCapability):
     """Reports calls while a model writes their arguments, too."""
 
-    def __init__(self, reporter: Reporter) -> None:
-        super().__init__(reporter)
-        self._keys: dict[int, str] = {}
-
     async def wrap_run_event_stream(self, ctx: Any, *, stream: Any) -> AsyncIterator[Any]:
         """Let the events through, after each was reported."""
-        try:
-            async for event in stream:
-                await self.report(ctx, event)
-                yield event
-        finally:
-            if hasattr(stream, "aclose"):
-                await stream.aclose()
+        async for event in stream:
+            await self.report(ctx, event)
+            yield event
 
     @harmless
     async def report(self, ctx: Any, event: Any) -> None:
@@ -110,10 +119,11 @@ class StreamedCapability(ReportingCapability):
         match event.event_kind, getattr(part, "part_kind", None):
             case "part_start", "tool-call":
                 self._keys[event.index] = part.tool_call_id
-                self.reporter.open(part.tool_call_id, part.tool_name)
-                self._feed(part.tool_call_id, part.args)
+                self._report(self.reporter.open, part, part.tool_name)
+                self.reporter.arguments_piece(part.tool_call_id, part.args)
             case "part_delta", _ if event.delta.part_delta_kind == "tool_call":
-                self._feed(self._keys.get(event.index, ""), event.delta.args_delta)
+                key = self._keys.get(event.index, "")
+                self.reporter.arguments_piece(key, event.delta.args_delta)
             case "part_end", "tool-call":
                 self.reporter.open(part.tool_call_id, part.tool_name, part.args or {})
             case "function_tool_result", "tool-return":
@@ -122,14 +132,11 @@ class StreamedCapability(ReportingCapability):
             case _:
                 pass
 
-    def _feed(self, key: str, args: Any) -> None:
-        if isinstance(args, str):
-            self.reporter.arguments_piece(key, args)
-
 
 def _cause(exc: BaseException) -> BaseException:
     """Return what a tool raised, of what the framework made of it: a timeout is a retry for it."""
-    cause = exc.__cause__ or exc
+    is_made = type(exc).__module__.startswith("pydantic_ai")
+    cause = (exc.__cause__ if is_made else None) or exc
     return cause.__context__ if isinstance(cause.__context__, TimeoutError) else cause
 
 
@@ -141,35 +148,28 @@ def _returned(result: Any) -> Any:
     return {"content": result.content, "structuredContent": data} if result.content else data
 
 
-def handler(agent: Any, context_window: int | None) -> Callable[[], Any]:
-    """Return what makes a handler that runs an agent for each prompt, and keeps its messages."""
-    require(*VERSIONS)
-    return lambda: _PydanticHandler(agent, context_window)
-
-
-class _PydanticHandler:
-    def __init__(self, agent: Any, context_window: int | None) -> None:
-        self._agent: Any = agent
-        self._window: int | None = context_window
-        self._messages: list[Any] = []
+class PydanticHandler(AgentHandler):
+    """Runs an agent for each prompt, and keeps its messages."""
 
     async def turn(self, prompt: Prompt, turn: Turn) -> StopReason | None:
         """Run the agent."""
         with Reporter(turn.session) as reporter:
             capability = _made(SpokenCapability)(reporter, turn)
             try:
-                result = await self._agent.run(
-                    _content(prompt), message_history=self._messages, capabilities=[capability]
+                result = await self.agent.run(
+                    _content(prompt), message_history=self.messages, capabilities=[capability]
                 )
             except import_module("pydantic_ai").UsageLimitExceeded as exc:
                 await turn.say(str(exc))
                 return "max_turn_requests"
-        self._messages = result.all_messages()
+        self.messages = result.all_messages()
         if not isinstance(result.output, str):  # text was sent as it came
             await turn.say(shown_text(result.output))
-        usage = result.response.usage
-        if window := self._window or capability.window:
-            await turn.report_usage(used=usage.input_tokens + usage.output_tokens, size=window)
+        self.window = self.window or getattr(self.agent.model, "context_window", None)
+        used, last, model = result.usage, result.response.usage, result.response.model_name
+        given = used.input_tokens, used.cache_read_tokens, used.cache_write_tokens
+        now = last.input_tokens + last.output_tokens
+        await self.report_usage(turn, given, (used.output_tokens,), used=now, model=model)
         return None
 
 
@@ -178,14 +178,12 @@ class SpokenCapability(StreamedCapability):
 
     def __init__(self, reporter: Reporter, turn: Turn) -> None:
         super().__init__(reporter)
-        self.window: int | None = None
         self._turn: Turn = turn
 
     async def report(self, ctx: Any, event: Any) -> None:
         """Send text, and report all else."""
         piece = getattr(event, "part", None) or getattr(event, "delta", None)
         kind = getattr(piece, "part_kind", None) or getattr(piece, "part_delta_kind", None)
-        self.window = getattr(ctx.model, "context_window", None)
         if event.event_kind in ("part_start", "part_delta") and kind in ("text", "thinking"):
             if text := getattr(piece, "content", None) or getattr(piece, "content_delta", None):
                 await (self._turn.say if kind == "text" else self._turn.think)(text)
@@ -196,5 +194,5 @@ class SpokenCapability(StreamedCapability):
 
 def _content(prompt: Prompt) -> Any:
     binary: Any = import_module("pydantic_ai").BinaryContent
-    media = [binary(data, media_type=mime) for data, mime in prompt_media(prompt)]
+    media = [binary(data, media_type=mime) for data, mime in AgentHandler.media(prompt)]
     return [prompt.text, *media] if media else prompt.text

@@ -9,15 +9,15 @@ that a tool was cancelled. Interrupts that ask about a call are answered by the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
-from msgspec import Struct
-
 from callsheet.adapters.argument_stream import whole_arguments
-from callsheet.adapters.base import Reporter, harmless, prompt_media, require
+from callsheet.adapters.framework import harmless, imported, require
+from callsheet.adapters.handler import AgentHandler, speak
+from callsheet.adapters.reporter import Reporter
 from callsheet.report.status import Reason
 from callsheet.runtime.session import RuntimeSession
 
@@ -44,18 +44,18 @@ class AgentHooks:
 
     def __init__(self, reporter: Reporter | None) -> None:
         self.reporter: Any = reporter
-        self.before_call: Callable[[], Awaitable[None]] | None = None
+        self.lock: asyncio.Lock = asyncio.Lock()  # an agent runs once at a time
+        self.messages: list[Any] = []
         self._agents: WeakSet[Any] = WeakSet()
         self._owners: dict[str, Any] = {}
         self._refused: set[str] = set()
 
     def register_hooks(self, registry: Any, **_: Any) -> None:
         """Add the callbacks, as the framework asks for."""
-        events: Any = import_module("strands.hooks")
-        registry.add_callback(events.BeforeInvocationEvent, self._begin)
-        registry.add_callback(events.BeforeToolCallEvent, self._open)
-        registry.add_callback(events.AfterToolCallEvent, self._end)
-        registry.add_callback(events.AfterInvocationEvent, self._finish)
+        names = "BeforeInvocation", "BeforeToolCall", "AfterToolCall", "AfterInvocation"
+        callbacks = self._begin, self._open, self._end, self._finish
+        for name, callback in zip(names, callbacks, strict=True):
+            registry.add_callback(imported(VERSIONS, "strands.hooks", f"{name}Event"), callback)
 
     @harmless
     def _begin(self, event: Any) -> None:
@@ -86,8 +86,7 @@ class AgentHooks:
         return start["toolUseId"] if start else None
 
     async def _announce(self, agent: Any, key: str, name: str, arguments: Any = None) -> None:
-        if self.before_call is not None:
-            await self.before_call()
+        await self.reporter.flush()
         self._owners[key] = agent
         self.reporter.open(key, name, arguments)
 
@@ -100,17 +99,22 @@ class AgentHooks:
             tool.agent.hooks.add_hook(self)
 
     async def _follow_tool(self, context: Any, proceed: Any) -> AsyncIterator[Any]:
-        use, reporter = context.tool_use, self.reporter
-        if (key := use["toolUseId"]) not in self._refused:
-            reporter.start(key, use["name"], use["input"])
+        key, reporter = self._start(context), self.reporter
         try:
             with reporter.running(key):
                 async for event in proceed(context):
                     await self._piece(context, event, key)
                     yield event
-        except (asyncio.CancelledError, GeneratorExit):
-            reporter.end(key, exc=asyncio.CancelledError())
+        except (asyncio.CancelledError, GeneratorExit) as exc:
+            reporter.end(key, exc=exc)
             raise
+
+    @harmless
+    def _start(self, context: Any) -> Any:
+        use = context.tool_use
+        if (key := use["toolUseId"]) not in self._refused:
+            self.reporter.start(key, use["name"], use["input"])
+        return key
 
     @harmless
     def _end(self, event: Any) -> None:
@@ -140,10 +144,10 @@ class AgentHooks:
 
     async def _answer(self, interrupt: Any) -> Any:
         """Ask the client what an interrupt asks. None, if it is not about a call that is known."""
-        calls = self.reporter.calls
-        if (key := next((key for key in calls if f":{key}:" in interrupt.id), None)) is None:
+        key = next((key for key in self.reporter.calls if f":{key}:" in interrupt.id), None)
+        if key is None:
             return None
-        approval = await self.reporter.approval(key, "", calls[key].whole_input)
+        approval = await self.reporter.approval(key, "", self.reporter.find(key).whole_input)
         self._refused |= set() if approval.is_allowed else {key}
         response = {"interruptId": interrupt.id, "response": "y" if approval.is_allowed else "n"}
         return {"interruptResponse": response}
@@ -158,43 +162,39 @@ def _plain(result: Any) -> Any:
     return blocks[0].get("json", result) if isinstance(data, str) else data
 
 
-def handler(agent: Any, context_window: int | None) -> Callable[[], Any]:
-    """Return what makes a handler that runs an agent for each prompt. Its sessions take turns."""
-    require(*VERSIONS)
-    agent.callback_handler = dict  # the default one prints; this one takes anything
-    window = context_window or getattr(agent.model, "context_window_limit", None)
-    hooks, lock = AgentHooks(None), asyncio.Lock()
-    agent.hooks.add_hook(hooks)
-    return lambda: _StrandsHandler(agent, window, hooks, lock, list(agent.messages))
+class StrandsHandler(AgentHandler):
+    """Runs an agent for each prompt. Its sessions take turns."""
 
+    def __init__(self, agent: Any, window: int | None, hooks: AgentHooks) -> None:
+        super().__init__(agent, window or getattr(agent.model, "context_window_limit", None))
+        self.messages: list[Any] = list(hooks.messages)
+        self._hooks: AgentHooks = hooks
 
-class _StrandsHandler(Struct):
-    agent: Any
-    window: int | None
-    hooks: AgentHooks
-    lock: asyncio.Lock
-    messages: list[Any]
+    @classmethod
+    def factory(cls, agent: Any, window: int | None) -> Callable[[], Self]:
+        """Return what makes handlers of one agent, whose sessions take turns."""
+        agent.callback_handler = dict  # the default one prints; this one takes anything
+        agent.hooks.add_hook(hooks := AgentHooks(None))
+        hooks.messages = list(agent.messages)
+        return lambda: cls(agent, window, hooks)
 
     async def turn(self, prompt: Prompt, turn: Turn) -> StopReason | None:
         """Run the agent, which can run once at a time and has the messages of one session."""
         agent, result = self.agent, None
-        async with self.lock:
-            with Reporter(turn.session) as reporter:
-                self.hooks.reporter, self.hooks.before_call = reporter, turn.flush
+        media = [(mime.partition("/")[2], {"bytes": data}) for data, mime in self.media(prompt)]
+        images = [{"image": {"format": kind, "source": data}} for kind, data in media]
+        async with self._hooks.lock:
+            with Reporter(turn.session, None, turn.flush) as self._hooks.reporter:
                 agent.messages = list(self.messages)
-                async for event in agent.stream_async(_content(prompt)):
-                    if text := event.get("data"):
-                        await turn.say(text)
-                    elif thought := event.get("reasoningText"):
-                        await turn.think(thought)
+                async for event in agent.stream_async([{"text": prompt.text}, *images]):
+                    await speak(turn, event.get("data"), event.get("reasoningText"))
                     result = event.get("result", result)
             self.messages = agent.messages
-        if result and self.window and (used := result.metrics.latest_context_size):
-            await turn.report_usage(used=used, size=self.window)
-        return _STOPS.get(result.stop_reason) if result else None
-
-
-def _content(prompt: Prompt) -> Any:
-    media = prompt_media(prompt)
-    images = [{"format": mime.partition("/")[2], "source": {"bytes": data}} for data, mime in media]
-    return [{"text": prompt.text}, *({"image": image} for image in images)]
+        if result is None:
+            return None
+        metrics, model = result.metrics, agent.model.get_config().get("model_id")
+        used, now = metrics.agent_invocations[-1].usage, metrics.latest_context_size
+        cached = [used.get(f"cache{kind}InputTokens", 0) for kind in ("Read", "Write")]
+        given = (used["inputTokens"] + sum(cached), *cached)
+        await self.report_usage(turn, given, (used["outputTokens"],), used=now, model=model)
+        return _STOPS.get(result.stop_reason)

@@ -21,7 +21,7 @@ import pytest
 from msgspec.structs import replace
 
 from callsheet import Session, ToolCallReport
-from callsheet.adapters.base import Reporter
+from callsheet.adapters.reporter import Reporter
 from callsheet.agent.handshake import CALLSHEET
 from callsheet.history import History, Query, Store, StoredSession, store_at
 from callsheet.history.call_records import PLAIN, WaitingCall, WaitingTurn, to_rows

@@ -14,11 +14,13 @@ import pytest
 
 from callsheet import adapters
 from callsheet.adapters import adapter_of, serve
-from callsheet.adapters.base import Reporter, UnknownFramework, derived, harmless, require
+from callsheet.adapters.framework import UnknownFramework, derived, harmless, require
+from callsheet.adapters.reporter import Reporter, running_call
 from callsheet.adapters.results import is_failure, shown
 from callsheet.report.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink
 from callsheet.testing import Recorder
 from tests.adapters.kit import DOT, Stage, reason, text
+from tests.clients.scenes import SECRET
 from tests.integration.test_docs import EXAMPLES, FRAMEWORKS
 
 IMAGES: list[Any] = [
@@ -109,6 +111,114 @@ async def test_ends_that_are_unknown_or_repeated_are_harmless_and_what_is_left_i
     assert (reason(left), reason(cancelled)) == ("abandoned", "cancelled")
 
 
+async def test_calls_of_parallel_agents_with_the_same_ids_are_kept_apart() -> None:
+    stage = Stage()
+    async with stage.session as session:
+        reporter = Reporter(session)
+
+        async def agent(name: str) -> None:
+            reporter.start(name, "delegate", {"to": name})
+            reporter.runs_here(name)
+            await asyncio.sleep(0)
+            for number in (0, 0, name):  # the last one is the id of its own parent
+                reporter.open(f"{number}", "read_note", {"path": name})
+                await asyncio.sleep(0)
+                reporter.start(f"{number}", "read_note", {"path": name})
+                with reporter.running(f"{number}"):
+                    await asyncio.sleep(0)
+                    reporter.progress(f"{number}", message=name)
+                reporter.end(f"{number}", f"the note {name}")
+            assert running_call() is reporter.find(name)
+            reporter.end(name, name)
+            assert running_call() is None
+
+        await asyncio.gather(*(asyncio.create_task(agent(name)) for name in "abc"))
+        assert not reporter.calls
+    stage.check()
+    agents = {one.tool_call_id: one.raw_input["to"] for one in stage.calls("delegate")}
+    assert sorted(agents.values()) == ["a", "b", "c"]
+    assert len(stage.calls("read_note")) == 9
+    for call in stage.calls("read_note"):
+        name = call.raw_input["path"]
+        assert (agents[call.notes["parentId"]], text(call)) == (name, f"the note {name}")
+        assert call.notes["progress"] == {"message": name}
+
+
+async def test_an_approval_at_the_top_is_of_the_call_that_waits_below() -> None:
+    stage = Stage("allow_once")
+    async with stage.session as session:
+        with Reporter(session) as reporter:
+            reporter.start("outer", "delegate", {})
+            with reporter.running("outer"):
+                reporter.open("0", "remove_note", {"path": "a"})
+            assert (await reporter.approval("0", "remove_note", {"path": "a"})).is_allowed
+            with reporter.running("outer"):
+                reporter.start("0", "remove_note", {"path": "a"})
+                reporter.end("0", "removed")
+            reporter.end("outer")
+    stage.check()
+    assert stage.call("remove_note").status == "completed"
+
+
+async def test_a_generator_that_is_closed_elsewhere_is_harmless() -> None:
+    stage = Stage()
+    async with stage.session as session:
+        with Reporter(session) as reporter:
+            reporter.start("k", "read_note", {"path": "a"})
+
+            async def generator() -> Any:
+                with reporter.running("k"):
+                    yield 1
+
+            pieces = generator()
+            await asyncio.create_task(anext(pieces))
+            await asyncio.create_task(pieces.aclose())
+            reporter.end("k", "done")
+    stage.check()
+
+
+class Explosive:
+    """A result that can't be looked at."""
+
+    @property
+    def data(self) -> Any:
+        raise RuntimeError("boom")
+
+
+async def test_a_call_ends_whatever_its_result_and_its_arguments_are() -> None:
+    stage = Stage()
+    async with stage.session as session:
+        with Reporter(session) as reporter:
+            reporter.start("explosive", "read_note", {"path": "a"})
+            reporter.end("explosive", Explosive())
+            reporter.open("deep", "read_note")
+            reporter.arguments_piece("deep", '{"path": ' + "[" * 100_000)
+            reporter.start("deep", "read_note", '{"path": ' + "[" * 100_000)
+            reporter.end("deep", "z" * 5_000_000)
+            reporter.start("broken", "read_note", '{"path": "a')
+            reporter.end("broken", exc=KeyboardInterrupt())
+    calls = stage.calls("read_note")
+    assert [str(one.status) for one in calls] == ["completed", "completed", "cancelled"]
+    assert calls[2].raw_input == '{"path": "a'
+    assert (session.health.degraded, session.health.faults[0]) == (1, "boom")
+    assert len(b"".join(stage.recorder.lines)) < 1_000_000
+
+
+async def test_secrets_in_arguments_that_stream_and_in_ids_are_not_sent() -> None:
+    stage = Stage()
+    async with stage.session as session:
+        with Reporter(session) as reporter:
+            args = json.dumps({"command": f"curl -H 'Authorization: {SECRET}' x", "at": 1})
+            reporter.open(SECRET, "bash")
+            for char in args:
+                reporter.arguments_piece(SECRET, char)
+                await asyncio.sleep(0)
+            reporter.start(SECRET, "bash", args)
+            reporter.end(SECRET, {"token": SECRET})
+    assert session.health.redacted
+    assert SECRET.encode() not in b"".join(stage.recorder.lines)
+
+
 async def test_nothing_is_raised_into_the_framework() -> None:
     class Odd:
         def __getattr__(self, name: str) -> Any:
@@ -118,7 +228,7 @@ async def test_nothing_is_raised_into_the_framework() -> None:
         session.attach(Recorder())
         reporter = Reporter(session)
         reporter.start("k", "read", Odd(), title=3)
-        reporter.arguments("k", Odd())
+        reporter.open("k", "read", Odd())
         reporter.end("k", Odd())
         reporter.start(None, None)  # pyright: ignore
         assert session.health.degraded
@@ -146,7 +256,7 @@ def test_a_framework_that_is_not_there_or_not_known_is_named_with_what_works() -
     with pytest.warns(RuntimeWarning, match=r"pytest .* was not tried.*pytest>=1,<2"):
         require("pytest", "1", "2")
     with pytest.raises(UnknownFramework, match=r"json.Nothing"):
-        derived(Reporter, "json", "Nothing")
+        derived(Reporter, ("pytest", "1", "2"), "json", "Nothing")
     with pytest.raises(UnknownFramework, match=r"no adapter for builtins.dict"):
         adapter_of({})
 
@@ -195,6 +305,9 @@ NEEDED = {
 """The modules of frameworks that each adapter imports."""
 
 
+CALLS = ("import_module", "imported", "derived")
+
+
 @pytest.mark.parametrize("path", sorted(ADAPTERS.glob("*.py")), ids=lambda path: path.stem)
 def test_an_adapter_is_short_and_imports_no_second_framework(path: Path) -> None:
     source = path.read_text(encoding="utf-8")
@@ -204,7 +317,7 @@ def test_an_adapter_is_short_and_imports_no_second_framework(path: Path) -> None
             found |= {one.name for one in node.names}
         elif isinstance(node, ast.ImportFrom):
             found.add(str(node.module))
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("import_module", "derived"):
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in CALLS:
             names = [one.value for one in node.args if isinstance(one, ast.Constant)]
             found |= {str(one) for one in names[:1]}
     frameworks = {one.partition(".")[0] for one in found} - {*sys.stdlib_module_names}
