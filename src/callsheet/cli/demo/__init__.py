@@ -6,18 +6,16 @@ import asyncio
 import os
 import shutil
 import tempfile
+from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from callsheet.cli.app import LazyGroup
 from callsheet.cli.signals import StopSignals
 from callsheet.testing import AgentError, AgentGone
-
-if TYPE_CHECKING:
-    from callsheet.cli.demo.before_after import BeforeAfter
-
 
 COMMANDS = {
     "agent": (
@@ -50,19 +48,42 @@ def command(ctx: click.Context, keep: str | None) -> int:
 
     if keep is not None:
         Path(keep).mkdir(parents=True, exist_ok=True)  # if it can't be, it is said at once
+
+    async def play(directory: Path, _: StopSignals) -> int:
+        demo = BeforeAfter(directory)
+        findings = await demo.show()
+        if keep is not None:
+            for name, run in zip(("bare", "tapped"), demo.runs, strict=True):
+                run.client.recording.save(Path(keep) / f"{name}.jsonl")
+        return 1 if findings else 0
+
+    return staged(play)
+
+
+def staged(play: Callable[[Path, StopSignals], Coroutine[Any, Any, int]]) -> int:
+    """Play a part of the demo in a directory of its own, and return the exit code. A signal ends it."""
     directory = Path(tempfile.mkdtemp(prefix="callsheet-demo-")).resolve()
     with StopSignals() as signals:
+        signals.before_exit = partial(shutil.rmtree, directory, ignore_errors=True)
         try:
-            demo = BeforeAfter(directory)
-            code = asyncio.run(_played(demo, signals))
-            _save(demo, keep)
+            return asyncio.run(_played(play(directory, signals), signals))
         except (AgentGone, AgentError, TimeoutError) as exc:
             click.echo(f"callsheet: {exc}", err=True)
             return 1
-        else:
-            return code
         finally:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+async def _played(playing: Coroutine[Any, Any, int], signals: StopSignals) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    signals.on_first(task.cancel)
+    try:
+        return await playing
+    except (asyncio.CancelledError, AgentGone, AgentError):  # a Ctrl-C ends the agents as well
+        if signals.number is None:
+            raise
+        return signals.exit_code
 
 
 def own_environment(directory: Path) -> dict[str, str]:
@@ -71,21 +92,3 @@ def own_environment(directory: Path) -> dict[str, str]:
     settings.touch()
     env = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     return {**env, "CALLSHEET_CONFIG": str(settings), "CALLSHEET_HISTORY": "off"}
-
-
-def _save(demo: BeforeAfter, keep: str | None) -> None:
-    if keep is not None:
-        for name, run in zip(("bare", "tapped"), demo.runs, strict=True):
-            run.client.recording.save(Path(keep) / f"{name}.jsonl")
-
-
-async def _played(demo: BeforeAfter, signals: StopSignals) -> int:
-    task = asyncio.current_task()
-    assert task is not None
-    signals.on_first(task.cancel)
-    try:
-        return 1 if await demo.show() else 0
-    except (asyncio.CancelledError, AgentGone, AgentError):  # a Ctrl-C ends the agents as well
-        if signals.number is None:
-            raise
-        return signals.exit_code

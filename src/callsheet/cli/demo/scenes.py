@@ -12,7 +12,6 @@ import os
 import secrets
 import shutil
 import sys
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -22,12 +21,12 @@ import click
 from callsheet import __version__
 from callsheet.check.runner import CLIENTS
 from callsheet.cli.cards.board import TICK, Board, board_for, drawing
-from callsheet.cli.demo import own_environment
+from callsheet.cli.demo import own_environment, staged
 from callsheet.cli.output import visible
 from callsheet.cli.signals import StopSignals
 from callsheet.report.humanize import plural
 from callsheet.report.json import JsonObject, is_list, is_object
-from callsheet.testing import AgentClient, AgentError, AgentGone
+from callsheet.testing import AgentClient, AgentGone
 
 PAUSE = 0.4
 """Seconds between two scenes and before an answer, on a terminal: time to see what happens."""
@@ -106,17 +105,13 @@ def command() -> int:
     \b
     Exit codes: 0 ok, 1 a check over the traffic failed, 2 bad usage, 130 interrupted.
     """
-    directory = Path(tempfile.mkdtemp(prefix="callsheet-demo-")).resolve()
-    with StopSignals() as signals:
-        try:
-            for name, text in FILES.items():
-                (directory / name).write_text(text, encoding="utf-8")
-            return asyncio.run(Demo(directory, signals).run())
-        except (AgentGone, AgentError, TimeoutError) as exc:
-            click.echo(f"callsheet: {exc}", err=True)
-            return 1
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
+
+    async def play(directory: Path, signals: StopSignals) -> int:
+        for name, text in FILES.items():
+            (directory / name).write_text(text, encoding="utf-8")
+        return await Demo(directory, signals).run()
+
+    return staged(play)
 
 
 class Demo:
@@ -124,7 +119,6 @@ class Demo:
 
     def __init__(self, directory: Path, signals: StopSignals) -> None:
         self._directory: Path = directory
-        self._signals: StopSignals = signals
         self._board: Board = board_for(sys.stdout, str(directory), version=1)
         self._scene: Scene = SCENES[0]
         # Commands find this Python.
@@ -143,17 +137,12 @@ class Demo:
 
     async def run(self) -> int:
         """Play, show and check, and return the exit code."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._signals.on_first(task.cancel)
         try:
             async with drawing(self._board), self._client as client:
                 await self._play(client)
         except asyncio.CancelledError:
             self._board.give_up()
-            if self._signals.number is None:
-                raise
-            return self._signals.exit_code
+            raise
         return self._check()
 
     async def _play(self, client: AgentClient) -> None:
