@@ -106,12 +106,16 @@ class ToolCallReport(Struct, frozen=True, gc=False):
     @property
     def alias(self) -> str | None:
         """The id that a model or a provider uses for this call."""
-        return self.notes.get("alias")
+        return self._text_note("alias")
 
     @property
     def parent_id(self) -> str | None:
         """The id of the call that this one is part of."""
-        return self.notes.get("parentId")
+        return self._text_note("parentId")
+
+    def _text_note(self, name: str) -> str | None:
+        found = self.notes.get(name)  # an agent may send notes of any shape
+        return found if isinstance(found, str) else None
 
     @property
     def is_final(self) -> bool:

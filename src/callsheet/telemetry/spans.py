@@ -52,6 +52,9 @@ LONGEST = 1 << 14
 MOST_NAMES = 200
 """Names of tools that have figures of their own. An agent may make up any number of them."""
 
+LONGEST_CALL, MOST_REDACTIONS = 1e11, 1 << 31
+"""Milliseconds, and a count, that are still believed where an agent reports them."""
+
 # As the conventions want them for the durations of tools, in seconds.
 _BUCKETS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
 
@@ -235,7 +238,7 @@ class SpanMaker:
         if "startedAt" in report.notes:
             self._duration.record(seconds, tool)
         hidden = report.notes.get("redactions")
-        if isinstance(hidden, int) and hidden > 0:
+        if isinstance(hidden, int) and 0 < hidden <= MOST_REDACTIONS:
             self._redactions.add(hidden, {"gen_ai.tool.name": name})
 
 
@@ -256,7 +259,7 @@ def _times(report: ToolCallReport, seen: int) -> tuple[int, int]:
     """Return when a call began and ended, in nanoseconds. `seen` is when it was seen to end."""
     notes = report.notes
     began, duration = _nanoseconds(notes.get("startedAt")), notes.get("durationMs")
-    if began is not None and isinstance(duration, (int, float)):
+    if began is not None and isinstance(duration, (int, float)) and 0 <= duration <= LONGEST_CALL:
         ended = began + round(duration * 1e6)  # finer than the milliseconds of the times
     elif (ended := _nanoseconds(notes.get("endedAt"))) is None:
         ended = seen
@@ -265,10 +268,12 @@ def _times(report: ToolCallReport, seen: int) -> tuple[int, int]:
 
 
 def _nanoseconds(time: JsonValue) -> int | None:
+    """Return a time in nanoseconds since 1970, if OTLP has room for it: else all its batch would be lost."""
     try:
-        return round(datetime.fromisoformat(str(time)).timestamp() * 1000) * 1_000_000
+        found = round(datetime.fromisoformat(str(time)).timestamp() * 1000) * 1_000_000
     except (ValueError, OverflowError):
         return None
+    return found if 0 <= found < 1 << 63 else None
 
 
 def _error_type(report: ToolCallReport) -> str:

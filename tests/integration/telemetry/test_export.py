@@ -114,6 +114,26 @@ async def test_what_a_tap_has_sent_live_is_the_same_when_it_is_sent_later(
     same_again(receiver, env)
 
 
+async def test_odd_notes_of_an_agent_keep_no_call_from_being_sent(
+    receiver: OtlpReceiver, environment: Environment, tmp_path: Path
+) -> None:
+    agent = tmp_path / "agent.py"
+    odd = (
+        '{"callsheet": {"parentId": 7, "startedAt": "9999-01-01T00:00:00Z", "redactions": 10**30}}'
+    )
+    agent.write_text(AGENT.replace('{"callsheet": {"parentId": "c1"}}', odd))
+    env = environment(receiver.url)
+    command = [*CALLSHEET, "tap", "--", sys.executable, str(agent)]
+    async with AgentClient(command, env=env) as client:
+        session = await client.new_session(str(tmp_path))
+        await prompt(client, session, "go")
+        await asyncio.to_thread(receiver.wait, 3)
+    assert "telemetry" not in client.errors
+    with otlp_receiver() as later:
+        done = export(quiet(env), "--to", later.url)
+        assert (done.returncode, len(later.spans)) == (0, 3), done.stderr
+
+
 def test_a_call_by_hand_is_the_same_when_it_is_sent_later(
     receiver: OtlpReceiver, environment: Environment, tmp_path: Path
 ) -> None:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import pytest
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -21,6 +26,8 @@ from callsheet.report.terminal import CallRecord
 from callsheet.report.usage import TokenUsage
 from callsheet.telemetry.otel import OtelSink
 from callsheet.telemetry.spans import CAPTURE
+
+START = "2025-06-15T12:00:00.000Z"
 
 
 @pytest.fixture
@@ -101,6 +108,40 @@ def test_what_a_call_does_in_a_later_turn_is_still_below_it(
     assert found["execute_tool outer"][1] == first
     assert found["execute_tool inner"][1] == found["execute_tool outer"][0]
     assert found["execute_tool other"][1] == second
+
+
+ODD: list[dict[str, Any]] = [
+    {"startedAt": "9999-12-31T00:00:00Z"},
+    {"startedAt": "1900-01-01T00:00:00Z", "endedAt": "1900-01-02T00:00:00Z"},
+    {"startedAt": START, "durationMs": 1e308},
+    {"startedAt": START, "durationMs": 1e15},
+    {"startedAt": START, "durationMs": -5},
+    {"startedAt": 5, "endedAt": []},
+    {"redactions": 10**30},
+    {"parentId": 7, "alias": [1], "batchId": {}},
+    {"permission": {"outcome": {}, "by": [1], "waitedMs": 10**30}, "usage": {"cpuMs": 10**30}},
+    {"repaired": [None, {}, 5], "startedAt": START, "durationMs": True},
+]
+
+
+@pytest.mark.parametrize("notes", ODD, ids=str)
+def test_odd_notes_of_an_agent_lose_no_span(
+    provider: TracerProvider, exporter: InMemorySpanExporter, notes: dict[str, Any]
+) -> None:
+    figures = InMemoryMetricReader()
+    sink = OtelSink(provider, session_id="s", meter_provider=MeterProvider([figures]))
+    for meta in ({"callsheet": notes}, {}):
+        made = ToolCallReport(
+            tool_call_id="c", name="t", status=ToolCallStatus.COMPLETED, meta=meta
+        )
+        sink.send(deque([CallRecord(made)]))
+    assert sink.flush()
+    spans = exporter.get_finished_spans()
+    assert [span.name for span in spans] == ["execute_tool t"] * 2
+    assert encode_spans(spans).ByteSize()
+    data = figures.get_metrics_data()
+    assert data is not None
+    assert encode_metrics(data).ByteSize()
 
 
 async def test_names_are_those_of_the_conventions_or_under_one_name_of_ours(
