@@ -8,7 +8,7 @@ the columns of its row.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -327,11 +327,7 @@ def _notes(before: dict[str, Any], seen: float) -> dict[str, Any]:
     ended = max(seen, began or 0.0)
     if not ended:
         return {"reason": Reason.ABANDONED.value}
-    when = datetime.fromtimestamp(ended, UTC).isoformat(timespec="milliseconds")
-    notes: dict[str, Any] = {
-        "reason": Reason.ABANDONED.value,
-        "endedAt": when.replace("+00:00", "Z"),
-    }
+    notes: dict[str, Any] = {"reason": Reason.ABANDONED.value, "endedAt": utc_time(ended)}
     if began is not None:
         notes["durationMs"] = round((ended - began) * 1000, 3)
     return notes

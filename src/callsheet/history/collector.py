@@ -131,7 +131,6 @@ class Collector:
         self._inbox: str = ""
         self._delivered: deque[Any] = deque()
         self._in_hand: Sequence[Any] = ()
-        self._arrived: asyncio.Event = asyncio.Event()
         self._left: int = 0
         self._asked_at: float = 0.0
         self._bytes: int | None = BYTES
@@ -146,7 +145,6 @@ class Collector:
         """End `run`, when what is in hand is committed and acknowledged. Call it on the event loop."""
         self._is_stopped = True
         self._woken.set()
-        self._arrived.set()
 
     async def run(self) -> CollectorHealth:
         """Collect until `stop`. Return what was done.
@@ -223,16 +221,14 @@ class Collector:
         self._over("servers")
 
     def _connected(self, problem: str | None) -> None:
-        """Note that the connection was lost, or is back."""
         self._is_ready = False
         if problem is not None:
             self._trouble("servers", problem)
         self._woken.set()
-        self._arrived.set()
 
     async def _deliver(self, message: Any) -> None:
         self._delivered.append(message)
-        self._arrived.set()
+        self._woken.set()
 
     async def _fetch(self) -> list[Any]:
         """Return the messages that have come; wait a little if there are none."""
@@ -240,10 +236,7 @@ class Collector:
         if self._left <= len(self._delivered) or is_late:
             await self._request(0 if is_late else self._left)
         if not self._delivered:
-            self._arrived.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(IDLE):
-                    await self._arrived.wait()
+            await self._sleep(IDLE)
         if len(self._delivered) < MESSAGES:
             await asyncio.sleep(LINGER)  # there may be more
         found = list[Any]()
@@ -487,11 +480,10 @@ class Collector:
             self._notify_users(text)
 
     async def _sleep(self, seconds: float) -> None:
-        """Wait so many seconds, or until the servers are back, or it is stopped."""
+        """Wait so many seconds, or until something comes, the servers are back, or it is stopped."""
         self._woken.clear()
         with suppress(TimeoutError):
-            async with asyncio.timeout(0 if self._is_stopped else seconds):
-                await self._woken.wait()
+            await asyncio.wait_for(self._woken.wait(), 0 if self._is_stopped else seconds)
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -21,7 +21,7 @@ from callsheet.history.codec import Codec, as_json_bytes, blocks_as_json
 from callsheet.history.database import Database
 from callsheet.history.loop_thread import LoopThread
 from callsheet.history.origin import here
-from callsheet.history.rows import UNKNOWN, CallRow, Pruned, Retention, TurnRow, WaitingRow
+from callsheet.history.rows import UNKNOWN, CallRow, Pruned, TurnRow, WaitingRow
 from callsheet.history.store import Store, Writers
 from callsheet.history.store_errors import HistoryError, StoreUnavailable
 from callsheet.history.url import without_password
@@ -186,13 +186,7 @@ class FleetStore(Store):
         """Index nothing."""
         return 0
 
-    def prune(
-        self,
-        keep: Retention,  # noqa: ARG002
-        *,
-        now: float | None = None,  # noqa: ARG002
-        most: int = 500,  # noqa: ARG002
-    ) -> Iterator[Pruned]:
+    def prune(self, *_: Any, **__: Any) -> Iterator[Pruned]:
         """Remove nothing: the streams and the collectors' store have limits of their own."""
         return iter(())
 

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from callsheet.report.terminal import CallRecord
 
 
+FACTS = ("user", "host", "agent", "agentVersion", "client", "clientVersion", "source")
+"""What is known of who made calls, by the names that programs see."""
+
 LONGEST_NAME = 100
 """Characters of a name in an `Origin`."""
 
@@ -54,16 +57,7 @@ class Origin(Struct, kw_only=True, frozen=True, gc=False):
 
     def facts(self) -> dict[str, str | None]:
         """Return all of it by the names that programs see; None where it is unknown."""
-        names = {
-            "user": self.user,
-            "host": self.host,
-            "agent": self.agent,
-            "agentVersion": self.agent_version,
-            "client": self.client,
-            "clientVersion": self.client_version,
-            "source": self.source,
-        }
-        return {name: text or None for name, text in names.items()}
+        return {name: text or None for name, text in zip(FACTS, astuple(self), strict=True)}
 
     @property
     def agent_name(self) -> str:

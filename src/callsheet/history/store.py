@@ -208,15 +208,13 @@ class Store(Upkeep):
         # All processes write sessions in the same order, so that two never deadlock.
         values = [
             (
-                key,
-                row.cwd,
-                row.title,
+                *astuple(row)[:3],
                 json.dumps(row.info),
                 row.created_at,
                 row.updated_at,
                 row.origin.key,
             )
-            for key, row in sorted(sessions.items())
+            for _, row in sorted(sessions.items())
         ]
         self._write_origins({row.origin for row, _ in rows})  # two may work in one session
         self.db.execute_many(_SESSIONS, values)

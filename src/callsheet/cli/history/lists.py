@@ -18,7 +18,7 @@ from callsheet.cli.output import Page, Part, TableColumn, visible, write
 from callsheet.history import Head, Query, Store, StoredSession
 from callsheet.history.amounts import ago, utc_time
 from callsheet.history.figures import Used
-from callsheet.history.rows import Origin
+from callsheet.history.rows import FACTS, Origin
 from callsheet.report.humanize import duration_text
 from callsheet.report.json import JsonObject, JsonValue
 from callsheet.report.status import Reason, ToolCallStatus
@@ -45,8 +45,6 @@ LONGEST_WHO = 20
 # What a line with tabs has, by the names in JSON.
 _CALL_FIELDS = ("id", "session", "at", "status", "reason", "durationMs", "tool", "title")
 _SESSION_FIELDS = ("id", "updatedAt", "calls", "cwd", "title")
-_WHO_FIELDS = ("user", "host", "agent", "agentVersion", "client", "clientVersion", "source")
-"""What a line has after these with `--who`."""
 
 _T = TypeVar("_T")
 
@@ -181,7 +179,7 @@ def show_calls(
         found = _write_list(
             lookup.with_origins(store, lookup.all_heads(store, wanted), lambda head: head),
             call_object,
-            (*_CALL_FIELDS, *(_WHO_FIELDS if who else ())),
+            (*_CALL_FIELDS, *(FACTS if who else ())),
             CallTable(who),
             limit=limit,
             as_json=as_json,
@@ -305,7 +303,7 @@ def sessions(limit: int | None, format_: str | None, who: bool | None, history: 
         found = _write_list(
             _with_usage(store),
             session_object,
-            (*_SESSION_FIELDS, *(_WHO_FIELDS if who else ())),
+            (*_SESSION_FIELDS, *(FACTS if who else ())),
             SessionTable(bool(who)),
             limit=limit,
             as_json=as_json,
