@@ -118,6 +118,11 @@ async def until_ended(target: str, count: int) -> None:
     assert len(calls_in(target)) == count
 
 
+async def until_left(url: str) -> None:
+    """Wait until a spool is there for others: a history that was closed may still try to connect."""
+    await until(lambda: spool.is_waiting(store_at(url).url))
+
+
 def put(log: Any, call_id: str, status: str = "completed", **fields: Any) -> None:
     log.send(deque([CallRecord(report(call_id, status=status, **fields))]))
 
@@ -532,7 +537,7 @@ async def test_what_a_process_could_not_publish_the_next_one_does(
         async with History(nats.url(), notify=lambda _: None) as history:
             put(history.session("s"), "first")
             assert await history.flush()
-    assert spool.left_files(store_at(nats.url()).url)
+    await until_left(nats.url())
     nats.start(0)
     async with History(nats.url(), notify=(said := list[str]()).append) as history:
         put(history.session("s"), "second")
@@ -654,6 +659,7 @@ async def test_servers_that_refuse_say_why() -> None:
         refused = await problem_of(servers.url(who="wr0ng@"))
         assert "Authorization Violation" in refused
         assert "wr0ng" not in refused
+        await until_left(servers.url())
         async with History(servers.url(who="s3cret@")) as history:
             put(history.session("s"), "a")
             assert await history.ask(lambda store: store.is_open)
