@@ -659,7 +659,7 @@ async def test_servers_that_refuse_say_why() -> None:
         refused = await problem_of(servers.url(who="wr0ng@"))
         assert "Authorization Violation" in refused
         assert "wr0ng" not in refused
-        await until_left(servers.url())
+        await until_left(servers.url(who="any@"))
         async with History(servers.url(who="s3cret@")) as history:
             put(history.session("s"), "a")
             assert await history.ask(lambda store: store.is_open)
