@@ -34,7 +34,7 @@ export function pick(n) {
   if (row) choose(row.key);
 }
 
-// Begin at the newest call that the filter selects, unless that is what is shown.
+// Begin at the newest call that the filter selects, unless that is what is shown. What is being typed is not yet asked for.
 let filter = null;
 export function restart() {
   if (filter === s.query.value) return;
@@ -74,7 +74,7 @@ async function load(force = false) {
   const offset = fromEnd ? -size : Math.max(0, Math.floor((seen[0] + seen[1] - size) / 2));
   const version = s.state.value.version;
   try {
-    const got = await api.get("calls", { filter: s.query.value, offset, limit: size });
+    const got = await api.get("calls", { filter, offset, limit: size });
     if (mine !== round) return;
     take(got, version);
   } catch (error) {
@@ -142,7 +142,7 @@ async function judge() {
   while (first < last && isKnown(rowAt(last - 1))) last--;
   if (first === last) return;
   const asked = Array.from({ length: last - first }, (_, n) => rowAt(first + n)).filter((row) => !isKnown(row));
-  const got = await api.get("findings", { filter: s.query.value, offset: first, limit: last - first }).catch(() => null);
+  const got = await api.get("findings", { filter, offset: first, limit: last - first }).catch(() => null);
   if (!got || mine !== round) return; // they are in the detail, too
   if (judged.size > MOST_JUDGED) judged.clear();
   for (const row of asked) judged.set(row.key, null);
