@@ -337,6 +337,7 @@ def test_the_help_shows_of_every_option() -> None:
         "mcp",
         "protocol",
         "permission",
+        "prompt",
         "history",
         "locale",
         "tools",
