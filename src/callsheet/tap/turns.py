@@ -157,8 +157,8 @@ class Turns:
         session = turn.session.id
         at = (self._tap.epoch or 0.0) + now
         is_known = self._budget.count(session, turn.begun, turn.usage, at)
-        is_stopped = self._stopped.get(session) is turn
-        if is_known or is_stopped or turn.ended is None or self._warn is None:
+        is_over = turn.ended is not None and turn.cancelled is None  # some report nothing of others
+        if is_known or not is_over or self._warn is None:
             return b""
         return self._told(turn, "budget_unknown")
 

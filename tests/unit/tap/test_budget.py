@@ -198,6 +198,14 @@ def test_nobody_can_approve_a_call_of_a_turn_that_was_stopped(version: int) -> N
     assert heard[-1] == (answer(stopReason="cancelled") if version == 1 else over)
 
 
+def test_of_a_turn_that_the_user_cancels_no_cost_is_expected() -> None:
+    cancel = {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": SESSION}}
+    tap = Tapped(budget="2.00").client(cancel).agent(answer(stopReason="cancelled"))
+    assert (chunks(tap.heard()), tap.faults) == ([], [])
+    tap.client(prompt()).agent(cost(2.5))
+    assert cancels(tap) == 2  # the user's, and the tap's
+
+
 def test_a_question_that_waits_to_be_shown_is_not_shown_any_more() -> None:
     tap = Tapped(budget="2.00").agent(asked())
     assert asked_in(tap.heard()) == []
