@@ -36,6 +36,7 @@ from callsheet.history.replay import entries_of
 from callsheet.history.rows import UNKNOWN, Origin
 from callsheet.ui.answers import export_lines, row_of, session_of, usage_of
 from callsheet.ui.live import LiveHistory
+from callsheet.ui.page import ICON
 from callsheet.ui.saved_filters import MOST_BYTES as MOST_SAVED
 from callsheet.ui.saved_filters import SavedFilters, read_filters, write_filters
 from callsheet.ui.security import ANY, RequestGate, hosts_of
@@ -55,12 +56,13 @@ HEARTBEAT = 15.0
 EXPORTED = 50
 """Calls that are read at once to be exported."""
 
-SHELL = """<!doctype html>
+SHELL = f"""<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta http-equiv="x-dns-prefetch-control" content="off">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>callsheet</title>
+<link rel="icon" href="{ICON}">
 <link rel="stylesheet" href="/style.css">
 <div id="app"></div>
 <script src="/app.js" defer></script>
