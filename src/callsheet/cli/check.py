@@ -57,6 +57,11 @@ SHOWN = 3
 TOOLS = 8
 LONGEST_TITLE = 70
 LONGEST_EXCERPT = 60
+SHORTEST_EXCERPT = 12
+
+NARROW = 76
+"""Columns of a terminal below which the score card has only the figures that are `ESSENTIAL`."""
+ESSENTIAL = ("calls", "ended", "clean", "faulty", "leaks")
 
 LARGEST_TO_QUOTE = 64 << 20
 """Bytes of a recording that is read once more for excerpts of what is wrong."""
@@ -323,8 +328,10 @@ class TextWriter(FindingWriter):
             indent=4,
             hang=8,
         )
-        place, excerpt = f"{visible(path)}:{finding.line}", _excerpt(message, finding.field)
+        place = f"{visible(path)}:{finding.line}"
         field = f"  {visible(finding.field)}" if finding.field else ""
+        room = self._page.width - len(f"{place}{field} = ") - 12
+        excerpt = _excerpt(message, finding.field, min(room, LONGEST_EXCERPT))
         self._page.line((place, "cyan"), (f"{field}{excerpt}", "dim"), indent=12, wrap=False)
         if fix := "" if is_advice else self._fixes.pop(finding.rule, ""):
             self._page.line(("fix: ", "green"), (fix, ""), indent=12)
@@ -347,17 +354,17 @@ def _lines_of(path: str, wanted: set[int]) -> dict[int, JsonObject]:
     return found
 
 
-def _excerpt(message: JsonObject | None, field: str | None) -> str:
-    """Return what stands in a field that breaks a rule, cut and without secrets."""
+def _excerpt(message: JsonObject | None, field: str | None, room: int) -> str:
+    """Return what stands in a field that breaks a rule, cut and without secrets; nothing without room."""
     value: Any = message
     names = (field or "").split(".")
     if names[0] == "update":
         names = ["params", *names]
     for name in names:
         value = value.get(name) if is_object(value) else None
-    if value is None:
+    if value is None or room < SHORTEST_EXCERPT:
         return ""
-    return f" = {visible(shown(json.dumps(value, ensure_ascii=False), LONGEST_EXCERPT))}"
+    return f" = {visible(shown(json.dumps(value, ensure_ascii=False), room))}"
 
 
 # The score card
@@ -389,12 +396,14 @@ def show_totals(page: Page, outcome: CheckOutcome, most_tools: int | None = None
 
 def show_card(page: Page, summary: Scorecard, most_tools: int | None = None) -> None:
     """Show the score card; of each agent, only the tools that were called most."""
-    columns = [TableColumn(fills=True), *(TableColumn(head.upper(), right=True) for head in HEADS)]
+    heads = [n for n, head in enumerate(HEADS) if page.width >= NARROW or head in ESSENTIAL]
+    columns = [TableColumn(fills=True)]
+    columns += (TableColumn(HEADS[n].upper(), right=True) for n in heads)
     lines: list[list[str | Part]] = []
     for row in rows(summary, most_tools):
         style = "" if row.is_tool else "bold"
         name = (f"  {visible(row.name)}", "cyan") if row.is_tool else (visible(row.name), style)
-        lines.append([name, *((cell, style) for cell in row.cells)])
+        lines.append([name, *((row.cells[n], style) for n in heads)])
     page.table(columns, lines)
     if is_terminal():
         page.line((LEGEND, "dim"))

@@ -296,6 +296,8 @@ def test_a_terminal_gets_colours_and_lines_that_fit(bad: Path) -> None:
     # A place is for clicking, so it is not wrapped.
     assert max(len(line) for line in plain.splitlines() if "bad.jsonl:" not in line) <= 60
     assert "14 errors." in plain
+    assert re.search(r"CALLS +ENDED +CLEAN +FAULTY +LEAKS", plain)
+    assert re.search(r"^example 1 +\d", plain, re.M)
 
 
 def test_no_color_is_obeyed(bad: Path) -> None:
