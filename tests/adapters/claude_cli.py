@@ -34,6 +34,7 @@ class ScriptedCli:
             elif message["type"] == "user":
                 task = asyncio.ensure_future(self.play(message))
                 self._playing.add(task)
+                task.add_done_callback(lambda done: done.exception() and os._exit(1))
 
     @staticmethod
     def send(**message: Any) -> None:
@@ -46,7 +47,7 @@ class ScriptedCli:
             is_text = block["type"] == "text"
             begin = {**block, "text": ""} if is_text else {**block, "input": {}}
             self._piece(parent, type="content_block_start", index=index, content_block=begin)
-            for char in block["text"] if is_text else json.dumps(block["input"]):
+            for char in block["text"] if is_text else kit.typed(block["input"]):
                 kind = {"type": "text_delta", "text": char}
                 delta = kind if is_text else {"type": "input_json_delta", "partial_json": char}
                 self._piece(parent, type="content_block_delta", index=index, delta=delta)

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from base64 import b64decode
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
+import pytest
+
 from callsheet import Session
 from callsheet.adapters import running_call
+from callsheet.adapters.framework import UnknownFramework, Versions, derived
 from callsheet.report.report import ToolCallReport
 from callsheet.testing import AgentClient, Recorder, Recording, assert_every_call_ended
 from tests.adapters.typescript import hold_fold
@@ -31,11 +36,35 @@ DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
 LOOK = "?"
 """A text with which a scripted model answers what it sees."""
 
+BREAK = "⚡"
+"""A character in arguments at which the connection of a scripted model breaks."""
+
+
+def typed(arguments: Any) -> Iterator[str]:
+    """Return arguments as a model writes them."""
+    for char in json.dumps(arguments, ensure_ascii=False):
+        if char == BREAK:
+            raise ConnectionError("broken")
+        yield char
+
 
 def looked(messages: Any) -> str:
     """Return what a model sees in what it was sent."""
     sent = repr(messages)
     return "a picture" if DOT in sent or repr(b64decode(DOT))[2:-1] in sent else "nothing"
+
+
+def without(module: Any, name: str, patch: pytest.MonkeyPatch) -> None:
+    """Take a name out of a module, also if the module imports it when it is used."""
+    lazy = getattr(module, "__getattr__", None)
+
+    def found(wanted: str) -> Any:
+        if lazy is None or wanted == name:
+            raise AttributeError(f"no {wanted}")
+        return lazy(wanted)
+
+    patch.delattr(module, name)
+    patch.setattr(module, "__getattr__", found, raising=False)
 
 
 def read_note(path: str) -> str:
@@ -142,7 +171,10 @@ def text(report: ToolCallReport) -> str:
 
 
 class AdapterSuite:
-    """The tests of an adapter. A subclass implements `run`; it sets to None what its framework lacks."""
+    """The tests of an adapter. A subclass implements `run`; it sets to None what its framework lacks.
+
+    `uses` are names of the framework's that the adapter uses, by their modules.
+    """
 
     needs_approval: bool = True
     has_sub_agents: bool = True
@@ -152,6 +184,7 @@ class AdapterSuite:
     factory: str = "make_agent"
     failure_reason: str = "exception"
     delegated: ClassVar[dict[str, Any]] = {"path": "b.txt"}
+    uses: ClassVar[list[tuple[str, str]]] = []
 
     async def run(self, session: Session, steps: Sequence[Step], *, stream: bool) -> Any:
         """Run the framework's agent with the tools of this module and a model that plays the steps.
@@ -202,6 +235,15 @@ class AdapterSuite:
                 assert (call.status, call.raw_input) == ("completed", args)
             inputs = [one["rawInput"] for one in stage.recorder.updates if "rawInput" in one]
             assert inputs == [{"path": "a.txt"}, args]
+
+    async def test_a_model_that_breaks_off_leaves_no_call_open(self) -> None:
+        if self.streams:
+            args = {"path": "a.txt", "text": f"{'long ' * 20}{BREAK}"}
+            async with self.stage([("write_note", args)], stream=True) as stage:
+                call = stage.call("write_note")
+                assert call.status in ("failed", "cancelled")
+                assert reason(call) != "abandoned"  # as if the session had ended it
+                assert stage.problem is not None
 
     async def test_a_tool_says_how_far_it_is(self) -> None:
         if self.has_progress:
@@ -256,6 +298,18 @@ class AdapterSuite:
                 assert inner.notes["parentId"] == outer.tool_call_id
                 assert (outer.status, inner.status) == ("completed", "completed")
 
+    async def test_the_calls_of_sub_agents_in_parallel_are_kept_apart(self) -> None:
+        if self.has_sub_agents:
+            calls: Step = [("delegate", self.delegated) for _ in range(3)]
+            async with self.stage(calls, "done", stream=self.streams) as stage:
+                outer, inner = stage.calls("delegate"), stage.calls("read_note")
+                parents = {one.notes["parentId"] for one in inner}
+                assert parents == {one.tool_call_id for one in outer}
+                assert len(inner) == 3
+                assert {(one.status, text(one)) for one in inner} == {
+                    ("completed", "the note b.txt")
+                }
+
     async def test_an_approval_is_asked_of_the_client(self) -> None:
         if self.needs_approval:
             steps = [("remove_note", {"path": "a.txt"})], "done"
@@ -273,6 +327,50 @@ class AdapterSuite:
                 assert (call.status, reason(call)) == ("failed", "denied")
                 assert "removed" not in text(call)
                 assert stage.result is not None
+
+    @property
+    def versions(self) -> Versions:
+        """The versions that the adapter works with."""
+        name = type(self).__module__.rpartition("test_")[2]
+        return import_module(f"callsheet.adapters.{name}").VERSIONS
+
+    @pytest.mark.parametrize("version", ["0.0.1", "999.0"])
+    async def test_a_version_that_is_not_known(
+        self, version: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        package, lowest, below = self.versions
+        known = metadata.version
+        monkeypatch.setattr(
+            metadata, "version", lambda name: version if name == package else known(name)
+        )
+        steps = [("read_note", {"path": "a.txt"})], "done"
+        works = re.escape(f"{package}>={lowest},<{below}")
+        if version == "999.0":  # it may work
+            with pytest.warns(RuntimeWarning, match=works):
+                async with self.stage(*steps) as stage:
+                    assert stage.call("read_note").status == "completed"
+        else:
+            with pytest.raises(UnknownFramework, match=works):
+                await self.run(Session("sess_1"), steps, stream=False)
+
+    async def test_what_a_version_lacks_breaks_no_run(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        package, lowest, below = self.versions
+        for module, name in self.uses:
+            with monkeypatch.context() as patch:
+                without(import_module(module), name, patch)
+                derived.cache_clear()
+                async with Session("sess_1", on_permission=lambda _: "allow_once") as session:
+                    steps: list[Step] = [[("remove_note", {"path": "a.txt"})], "done"]
+                    try:
+                        assert await self.run(session, steps, stream=False) is not None
+                        said = "can't be used"
+                    except UnknownFramework as exc:
+                        said = str(exc)
+                    clear = f"{module}.{name} can't be used", f"{package}>={lowest},<{below}"
+                    assert session.health.degraded or all(one in said for one in clear)
+        derived.cache_clear()
 
     @asynccontextmanager
     async def served(self, *steps: Step, **options: Any) -> AsyncIterator[AgentClient]:

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import itertools
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -19,6 +19,7 @@ from tests.adapters.kit import (
     looked,
     read_note,
     remove_note,
+    typed,
 )
 from tests.adapters.kit import doze as sleep_long
 
@@ -77,7 +78,7 @@ class Scripted(BaseLlm):
 def pieces_of(call: Any) -> Iterator[Any]:
     """Return a call as a model writes it."""
     for name, value in call.args.items():
-        for char in value:
+        for char in (one for one in typed(value) if one != '"'):
             piece = types.PartialArg(json_path=f"$.{name}", string_value=char)
             made = types.FunctionCall(
                 id=call.id, name=call.name, partial_args=[piece], will_continue=True
@@ -119,6 +120,8 @@ def make_agent(steps: Sequence[Step]) -> Any:
 
 
 class TestGoogleAdk(AdapterSuite):
+    uses: ClassVar[list[tuple[str, str]]] = [("google.adk.plugins.base_plugin", "BasePlugin")]
+
     async def run(self, session: Session, steps: Sequence[Step], *, stream: bool) -> Any:
         app = App(name="notes", root_agent=make_agent(steps), plugins=[report_calls(session)])
         runner = InMemoryRunner(app=app)

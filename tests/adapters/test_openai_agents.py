@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
 from itertools import count
 from types import SimpleNamespace
@@ -19,6 +21,7 @@ from tests.adapters.kit import (
     looked,
     read_note,
     remove_note,
+    typed,
 )
 
 pytest.importorskip("agents", reason="openai-agents is not installed; make adapters")
@@ -46,8 +49,9 @@ class TypingModel(ScriptedModel):
     async def stream_response(self, *given: Any, **more: Any) -> AsyncIterator[Any]:
         async for event in super().stream_response(*given, **more):
             if event.type == "response.function_call_arguments.delta":
-                for char in event.delta:
+                for char in typed(json.loads(event.delta)):
                     yield event.model_copy(update={"delta": char})
+                    await asyncio.sleep(0)
             else:
                 yield event
 
@@ -86,14 +90,30 @@ def make_agent(steps: Sequence[Step]) -> Any:
     return Agent(name="notes", model=scripted(steps), tools=tools)
 
 
+def reader() -> Any:
+    """Return an agent that reads a note, in any number of runs at the same time."""
+
+    def respond(call: Any) -> Any:
+        is_read = "function_call_output" in repr(call.input)
+        return [assistant_message("read")] if is_read else scripted_step(steps[0])
+
+    steps: list[Any] = [[("read_note", {"path": "b.txt"})]]
+    model = ScriptedModel([ModelStep.respond(respond) for _ in range(6)])
+    return Agent(name="reader", model=model, tools=[function_tool(read_note)])
+
+
 class TestOpenAiAgents(AdapterSuite):
+    uses: ClassVar[list[tuple[str, str]]] = [("agents", "RunHooks")]
     delegated: ClassVar[dict[str, Any]] = {"input": "b.txt"}
 
     async def run(self, session: Session, steps: Sequence[Step], *, stream: bool) -> Any:
         agent, hooks = make_agent(steps), report_calls(session)
-        inner = scripted([[("read_note", {"path": "b.txt"})], "read"])
-        reader = Agent(name="reader", model=inner, tools=[function_tool(read_note)])
-        agent.tools.append(reader.as_tool("delegate", "Read a note.", hooks=hooks))
+        agent.tools.append(reader().as_tool("delegate", "Read a note.", hooks=hooks))
+        inner = scripted([[("remove_note", {"path": "b.txt"})], "removed"])
+        careful = Agent(
+            name="careful", model=inner, tools=[function_tool(remove_note, needs_approval=True)]
+        )
+        agent.tools.append(careful.as_tool("careful", "Remove a note.", hooks=hooks))
         if stream:
             streamed = Runner.run_streamed(agent, "go", hooks=hooks)
             async for _ in hooks.follow(streamed.stream_events()):
@@ -103,6 +123,14 @@ class TestOpenAiAgents(AdapterSuite):
         while result.interruptions:
             result = await Runner.run(agent, await hooks.decided(result), hooks=hooks)
         return result.final_output
+
+    async def test_a_sub_agent_that_asks_is_asked_about_by_its_own_call(self) -> None:
+        steps: list[Step] = [[("careful", {"input": "b.txt"})], "done"]
+        async with self.stage(*steps, answer="allow_once") as stage:
+            (asked,) = stage.asked
+            inner, outer = stage.call("remove_note"), stage.call("careful")
+            assert asked["toolCall"]["toolCallId"] == inner.tool_call_id
+            assert (inner.status, outer.status) == ("completed", "completed")
 
     async def test_a_failure_of_a_tool_without_the_sdks_invoker_is_reported(self) -> None:
         async def invoke(context: Any, arguments: str) -> str:

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -19,11 +18,20 @@ from tests.adapters.kit import (
     looked,
     read_note,
     remove_note,
+    text,
+    typed,
 )
 
 pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed; make adapters")
 
-from pydantic_ai import Agent, BinaryContent, ModelRetry, Tool
+from pydantic_ai import (
+    Agent,
+    BinaryContent,
+    DeferredToolRequests,
+    DeferredToolResults,
+    ModelRetry,
+    Tool,
+)
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 
@@ -50,9 +58,8 @@ def scripted(steps: Sequence[Step]) -> FunctionModel:
                 yield word + " "
             return
         for index, (name, args) in enumerate(step):
-            text, key = json.dumps(args), f"call_{len(messages)}_{index}"
-            yield {index: DeltaToolCall(name, text[:3], tool_call_id=key)}
-            for char in text[3:]:
+            yield {index: DeltaToolCall(name, tool_call_id=f"call_{len(messages)}_{index}")}
+            for char in typed(args):
                 yield {index: DeltaToolCall(json_args=char)}
 
     return FunctionModel(whole, stream_function=stream)
@@ -68,6 +75,11 @@ def stubborn(path: str) -> str:
     raise ModelRetry(f"not {path}")
 
 
+def chained(path: str) -> str:
+    """Fail because of something else."""
+    raise ValueError(f"not {path}") from KeyError("why")
+
+
 def make_agent(steps: Sequence[Step]) -> Any:
     tools = [
         *PLAIN,
@@ -75,11 +87,14 @@ def make_agent(steps: Sequence[Step]) -> Any:
         Tool(remove_note, requires_approval=True),
         picture,
         stubborn,
+        chained,
     ]
     return Agent(scripted(steps), name="notes", tools=tools, retries=0)
 
 
 class TestPydanticAi(AdapterSuite):
+    uses: ClassVar[list[tuple[str, str]]] = [("pydantic_ai.capabilities", "AbstractCapability")]
+
     async def run(self, session: Session, steps: Sequence[Step], *, stream: bool) -> Any:
         agent, reports = make_agent(steps), report_calls(session, streaming=stream)
         inner = Agent(scripted([[("read_note", {"path": "b.txt"})], "read"]), tools=[read_note])
@@ -93,6 +108,27 @@ class TestPydanticAi(AdapterSuite):
     async def test_a_retry_that_the_model_is_asked_for_is_a_failure(self) -> None:
         async with self.stage([("stubborn", {"path": "a"})], "done") as stage:
             assert stage.call("stubborn").status == "failed"
+
+    async def test_an_exception_is_reported_itself_not_its_cause(self) -> None:
+        async with self.stage([("chained", {"path": "a"})], "done") as stage:
+            assert text(stage.call("chained")) == "ValueError: not a"
+
+    async def test_approvals_stay_the_authors_where_nobody_can_be_asked(self) -> None:
+        async with Session("sess_1") as session:
+            agent = Agent(
+                scripted([[("remove_note", {"path": "a"})], "done"]),
+                tools=[Tool(remove_note, requires_approval=True)],
+                output_type=[str, DeferredToolRequests],
+                capabilities=[report_calls(session)],
+            )
+            asked = await agent.run("go")
+            assert isinstance(asked.output, DeferredToolRequests)
+            (key,) = (one.tool_call_id for one in asked.output.approvals)
+            results = DeferredToolResults(approvals={key: True})
+            past = asked.all_messages()
+            await agent.run(message_history=past, deferred_tool_results=results)
+            (call,) = session.reports
+            assert call.status == "completed"
 
     async def test_arguments_that_do_not_fit_are_a_failure(self) -> None:
         async with self.stage([("read_note", {"wrong": 1})], "done") as stage:

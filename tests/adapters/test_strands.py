@@ -3,10 +3,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
-import json
 from collections.abc import AsyncIterator, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -22,6 +21,7 @@ from tests.adapters.kit import (
     looked,
     read_note,
     remove_note,
+    typed,
 )
 
 pytest.importorskip("strands", reason="strands-agents is not installed; make adapters")
@@ -66,7 +66,7 @@ class Scripted(Model):
             for name, args in step:
                 use = {"toolUseId": f"call_{next(IDS)}", "name": name}
                 yield {"contentBlockStart": {"start": {"toolUse": use}}}
-                for char in json.dumps(args):
+                for char in typed(args):
                     yield {"contentBlockDelta": {"delta": {"toolUse": {"input": char}}}}
                 yield {"contentBlockStop": {}}
             yield {"messageStop": {"stopReason": "tool_use"}}
@@ -126,6 +126,11 @@ def make_agent(steps: Sequence[Step], **options: Any) -> Any:
 
 
 class TestStrands(AdapterSuite):
+    uses: ClassVar[list[tuple[str, str]]] = [
+        ("strands.hooks", "AfterInvocationEvent"),
+        ("strands.middleware", "InvokeModelStage"),
+    ]
+
     async def run(self, session: Session, steps: Sequence[Step], *, stream: bool) -> Any:
         agent = make_agent(steps, hooks=[report_calls(session)])
         agent.callback_handler = lambda **_: None

@@ -113,8 +113,8 @@ class CallPlugin:
         self._written[call.id] = place, pieces
 
     @harmless
-    async def on_model_error_callback(self, *, error: Exception, **rest: Any) -> None:
-        """End calls that the model did not write to their end."""
+    async def on_run_error_callback(self, *, error: Exception, **rest: Any) -> None:
+        """End calls that a model did not write to their end."""
         self.reporter.abandon(self._written, error)
 
     def _end(self, key: str, result: Any, error: BaseException | None = None) -> None:

@@ -23,6 +23,7 @@ from callsheet.runtime.clock import new_call_id
 from callsheet.runtime.session import RuntimeSession
 
 VERSIONS = ("langchain-core", "1.2", "2")
+GRAPHS = ("langgraph", "1.0", "2")
 
 
 def report_calls(session: RuntimeSession | Reporter) -> Any:
@@ -174,7 +175,7 @@ class ReportingCallbacks:
             elif is_list(requests := value.get("action_requests")):
                 decisions = [await self._decide(one, wanted) for one in requests]
                 answers[interrupt.id] = {"decisions": decisions}
-        return imported(VERSIONS, "langgraph.types", "Command")(resume=answers) if answers else None
+        return imported(GRAPHS, "langgraph.types", "Command")(resume=answers) if answers else None
 
     async def _decide(self, request: Any, wanted: dict[str, Any]) -> JsonObject:
         name, args = request["name"], request["args"]

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from callsheet.adapters.framework import derived
 from callsheet.adapters.handler import AgentHandler, speak
-from callsheet.adapters.langchain import ReportingCallbacks, report_calls
+from callsheet.adapters.langchain import GRAPHS, ReportingCallbacks, report_calls
 from callsheet.adapters.reporter import Reporter
 from callsheet.report.json import JsonObject
 
 if TYPE_CHECKING:
     from callsheet.agent.handler import Prompt, StopReason, Turn
 
-VERSIONS = ("langgraph", "1.0", "2")
+VERSIONS = GRAPHS
 
 
 class GraphHandler(AgentHandler):
