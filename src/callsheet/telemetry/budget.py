@@ -6,7 +6,6 @@ else an estimate (see `prices`). A turn of which neither is known can't be held 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -94,7 +93,7 @@ def parse_budget(text: str) -> CostBudget:
         BadBudget: It is no amount, or nothing that could be spent.
     """
     found = _AMOUNT.fullmatch(text.strip())
-    amount = float(found[1]) if found else math.nan
+    amount = float(found[1]) if found else 0.0
     if found is None or not 0 < amount <= _MOST:
         raise BadBudget(
             f"{text!r}: expected an amount above 0, such as 2.00 (US dollars) or 5.50 EUR"
