@@ -25,7 +25,7 @@ from callsheet.cli.editors import (
     parsed,
     tapped_program,
 )
-from callsheet.cli.output import is_terminal, visible
+from callsheet.cli.output import Page, TableColumn, visible
 from callsheet.report.errors import CallsheetError
 from callsheet.report.humanize import bytes_text, plural
 from callsheet.report.json import is_list, is_object
@@ -62,14 +62,19 @@ def command() -> int:
     Exit codes: 0 nothing is wrong, 1 something is.
     """
     facts = [*_product(), *_settings(), *_history(), *_agents(), *_editors()]
-    width = max(len(fact.what) for fact in facts)
-    for level, what, text in facts:
-        mark = click.style(_MARKS[level], _COLOURS[level]) if is_terminal() else _MARKS[level]
-        click.echo(f"{mark} {what:<{width}}  {visible(text)}")
     wrong = sum(fact.level == "wrong" for fact in facts)
-    click.echo(
-        f"\n{plural(wrong, 'thing is', 'things are')} wrong." if wrong else "\nNothing is wrong."
+    page = Page()
+    page.table(
+        (TableColumn(), TableColumn(wraps=True)),
+        [
+            ((f"{_MARKS[level]} {what}", _COLOURS[level]), visible(text))
+            for level, what, text in facts
+        ],
+        header=False,
     )
+    page.line()
+    what = f"{plural(wrong, 'thing is', 'things are')} wrong" if wrong else "Nothing is wrong"
+    page.line((f"{what}.", "bold"))
     return 1 if wrong else 0
 
 
