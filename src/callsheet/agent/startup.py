@@ -29,9 +29,9 @@ PERMISSIONS = ("ask", "allow", "deny")
 
 
 _HINT = """\
-callsheet: this is an agent for editors. It speaks ACP, which is JSON, on stdin and stdout.
+callsheet: this is an agent for editors. It speaks ACP (JSON) on stdin and stdout.
 Let your editor start it: {}.
-To run one tool by hand: callsheet call list. To leave: Ctrl-D.
+To run one turn here: callsheet agent --prompt TEXT. To quit: Ctrl-D.
 """
 
 
