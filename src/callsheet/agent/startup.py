@@ -31,7 +31,7 @@ PERMISSIONS = ("ask", "allow", "deny")
 _HINT = """\
 callsheet: this is an agent for editors. It speaks ACP (JSON) on stdin and stdout.
 Let your editor start it: {}.
-To run one turn here: callsheet agent --prompt TEXT. To quit: Ctrl-D.
+{}To quit: Ctrl-D.
 """
 
 
@@ -104,13 +104,15 @@ def explain(setup: Sequence[str]) -> None:
     """Say how an editor starts this agent, to somebody who has started it on a terminal."""
     import shlex  # rarely needed
 
+    here = ""
     if setup:
         how = f"{shlex.join(setup)} prints the settings"
+        here = "To run one turn here: callsheet agent --prompt TEXT. "
     else:
         script = sys.argv[0]
         words = [os.path.abspath(word) if word == script else word for word in sys.orig_argv[1:]]  # noqa: PTH100
         how = f"its command, for the editor's settings, is {shlex.join([sys.executable, *words])}"
-    sys.stderr.write(_HINT.format(how))
+    sys.stderr.write(_HINT.format(how, here))
 
 
 def _read(option: str, read: Callable[[str], T], given: str | None) -> T | None:
