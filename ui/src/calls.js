@@ -82,10 +82,12 @@ const save = () =>
 function Empty({ query }) {
   const isKnown = live.total.value != null;
   if (!isKnown && !s.state.value.problem) {
+    if (s.link.value === "refused") return null; // the banner says it
     return live.problem.value ? html`<p class="bad" role="alert">${oneLine(live.problem.value, 500)}</p>` : html`<p class="dim">Reading …</p>`;
   }
   if (isKnown && query.trim()) return html`<p>No call matches.</p>`;
-  return html`<h2>${isKnown ? "No calls yet" : "No calls can be shown"}</h2>
+  if (!isKnown && !s.state.value.isNew) return html`<h2>No calls can be shown</h2><p class="dim">They are shown as soon as the history can be read.</p>`;
+  return html`<h2>No calls yet</h2>
     <p>Calls appear here as soon as an agent or a tap with this history makes one:</p>
     <pre class="code">callsheet call bash command='echo hello'
 callsheet tap -- your-agent

@@ -56,7 +56,7 @@ const unfenced = (text) => text.match(/^```[^\n`]*\n([\s\S]*?)\n?```\s*$/)?.[1] 
 
 function Picture({ block }) {
   const [data, type] = [str(block.data), str(block.mimeType)];
-  if (!PICTURES.test(type) || !/^[A-Za-z0-9+/=\s]*$/.test(data)) {
+  if (!PICTURES.test(type) || !/^[A-Za-z0-9+/=\s]+$/.test(data)) {
     return html`<p class="dim">A picture of the type ${oneLine(type, 60)}, which is not drawn.</p>`;
   }
   const size = bytes(Math.round((data.length * 3) / 4));

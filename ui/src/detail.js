@@ -67,7 +67,8 @@ function Facts({ call, context }) {
   const facts = [
     ["tool", call.name], ["kind", call.kind || "none"], ["status", [...new Set([statusWord(call.status), call.reason])].filter(Boolean).join(", ")],
     ["took", took != null && context.hasTimes && durationText(took)], ["size", bytes(call.size)],
-    ["permission", permissionText(call)], ["repaired", repairedOf(call).join(", ")], ["parent", call.parent], ["who", whoText(whoOf(call, context)) || "unknown"],
+    ["permission", permissionText(call)], ["repaired", repairedOf(call).join(", ")],
+    ["secrets", call.secrets > 0 && `${call.secrets} hidden`], ["parent", call.parent], ["who", whoText(whoOf(call, context)) || "unknown"],
     ["id", call.id],
   ].filter(([, value]) => value);
   return html`<dl class="facts">
@@ -131,7 +132,7 @@ function Findings({ call, old }) {
     ${fixed}
     ${call.findings.length
       ? html`<${List} findings=${call.findings} />`
-      : html`<p><span class="good">✓</span> callsheet check finds nothing wrong with it.</p>`}
+      : html`<p><span class="good">✓</span> callsheet check finds nothing wrong with it${repairedOf(call).length + call.secrets > 0 ? " now" : ""}.</p>`}
   </div>`;
 }
 

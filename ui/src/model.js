@@ -21,6 +21,7 @@ export function settled(call, key) {
   for (const name of ["title", "name", "kind", "status", "reason", "parent"]) call[name] = call[name] == null ? null : str(call[name]);
   for (const name of ["content", "locations", "approvals", "frames"]) call[name] = list(call[name]);
   call.repaired = list(call.repaired).map((rule) => str(rule));
+  call.secrets ??= 0;
   return Object.assign(call, { key });
 }
 
@@ -75,8 +76,7 @@ export function permissionOf(call) {
   if (!last) return null;
   const words = Object.fromEntries(["outcome", "by", "option", "scope"].map((name) => [name, str(last[name])]));
   if (call.permission) return { ...words, waitedMs: num(last.waitedMs) };
-  const waited = last.waited ?? (last.answered == null ? null : last.answered - last.asked);
-  return { ...words, waitedMs: waited == null ? null : waited * 1000 };
+  return { ...words, waitedMs: last.waited == null ? null : last.waited * 1000 };
 }
 
 // A call's title for a row: paths below the session's directory are written from there, as people name them.

@@ -3,8 +3,8 @@ import { durationText } from "./format.js";
 
 const BREAK = 0.018; // the share of the width that idle time gets
 
-// A scale on which idle time is short. `now` is the time until which calls run that have not ended, if they do.
-export function scaleOf(calls, turns, messages, now = 0) {
+// A scale on which idle time is short, if there are times. `now` is until when calls run that have not ended, if they do.
+export function scaleOf({ calls, turns, messages, hasTimes }, now = 0) {
   const busy = [
     ...calls.map((call) => [call.announced, call.ended ?? Math.max(call.announced, now)]),
     ...turns.flatMap((turn) => [[turn.begun, turn.begun], [turn.ended ?? turn.begun, turn.ended ?? turn.begun]]),
@@ -20,10 +20,10 @@ export function scaleOf(calls, turns, messages, now = 0) {
   }
   const begin = busy[0][0];
   const active = parts.reduce((sum, [from, to, idle]) => sum + (idle ? 0 : to - from), 0) || (end - begin) / 10 || 1;
-  const isBreak = ([from, to, idle]) => idle && to - from > Math.max(active / 20, 0.2);
+  const isBreak = ([from, to, idle]) => hasTimes && idle && to - from > Math.max(active / 20, 0.2);
   const breaks = parts.filter(isBreak).map(([from, to]) => ({ from, to }));
-  const shown = parts.reduce((sum, part) => sum + (isBreak(part) ? 0 : part[1] - part[0]), 0) || 1;
-  const share = breaks.length ? Math.min(BREAK, 0.4 / breaks.length) : 0;
+  const shown = parts.reduce((sum, part) => sum + (isBreak(part) ? 0 : part[1] - part[0]), 0);
+  const share = breaks.length ? (shown ? Math.min(BREAK, 0.4 / breaks.length) : 1 / breaks.length) : 0;
 
   const points = [[begin, 0]];
   let place = 0;

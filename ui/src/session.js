@@ -63,7 +63,7 @@ function Head({ trace }) {
       <p class="dim">
         <span class="source">${oneLine(trace.source, 120)}</span> · ${facts.map((text) => oneLine(text, 80)).join(" · ")}
         ${open > 0 && html` · <b class=${s.isServed.value ? "busy" : "bad"}>${open} ${s.isServed.value ? "running" : "never ended"}</b>`}
-        ${" · "}<${Verdict} found=${count(trace)} before=${old && count(old)} />
+        ${" · "}<${Verdict} found=${count(trace)} before=${old && count(old)} calls=${trace.calls} />
         ${cwd && html` · <code>${oneLine(cwd, 120)}</code>`}
       </p>
     </div>
@@ -72,12 +72,27 @@ function Head({ trace }) {
   </header>`;
 }
 
-function Verdict({ found, before }) {
+function Verdict({ found, before, calls }) {
   if (before) {
     const name = found ? "bad" : "warn";
     return html`<b class=${name}>${plural(before, "finding")} before, ${found.toLocaleString("en")} after</b>`;
   }
-  return found ? html`<b class="bad">${plural(found, "finding")}</b>` : html`<span class="good">nothing is wrong</span>`;
+  const repairs = repairsText(calls);
+  return [
+    found ? html`<b class="bad">${plural(found, "finding")}</b>` : html`<span class="good">nothing is wrong${repairs && " now"}</span>`,
+    repairs && html` · <span class="warn">${repairs}</span>`,
+  ];
+}
+
+// What the tap has put right, as it has noted: what it shows must not look as if the agent had sent it.
+function repairsText(calls) {
+  const secrets = calls.reduce((sum, call) => sum + call.secrets, 0);
+  const facts = [
+    [calls.filter((call) => repairedOf(call).length > 0).length, (n) => `${plural(n, "call")} repaired`],
+    [calls.filter((call) => repairedOf(call).includes("end")).length, (n) => `${n.toLocaleString("en")} had not ended`],
+    [secrets, (n) => `${plural(n, "secret")} hidden`],
+  ];
+  return facts.filter(([n]) => n > 0).map(([n, say]) => say(n)).join(", ");
 }
 
 function Unreadable({ lines }) {

@@ -28,9 +28,9 @@ const panned = ([from, to], by) => {
 export const zoomBy = { current: null };
 
 export function Timeline() {
-  const { calls, turns, messages, hasTimes, epoch } = s.trace.value;
+  const { calls, turns, hasTimes, epoch } = s.trace.value;
   const until = s.isServed.value && epoch != null ? Date.now() / 1000 - epoch : 0;
-  const scale = useMemo(() => scaleOf(calls, turns, messages, until), [s.trace.value]);
+  const scale = useMemo(() => scaleOf(s.trace.value, until), [s.trace.value]);
   const groups = useMemo(() => laneGroups(calls, s.trace.value.sessions), [s.trace.value]);
   const [part, setPart] = useState(FIT);
   const [width, setWidth] = useState(1000);

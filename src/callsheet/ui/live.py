@@ -164,10 +164,11 @@ class LiveHistory:
                 return version, before["total"]
             return version, store.window(Query(), 0, 0).total
 
-        problem, version, total = None, "", 0
+        problem, version, total, is_new = None, "", 0, False
         try:
             version, total = await self.ask(look)
         except NotKept:
+            is_new = True
             problem = f"There is no history at {self.url} yet. Calls are shown as soon as some are stored."
         except HistoryError as exc:
             problem = str(exc)
@@ -181,4 +182,5 @@ class LiveHistory:
             "running": running,
             "history": self.url,
             "problem": problem,
+            "isNew": is_new,
         }

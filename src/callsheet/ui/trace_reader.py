@@ -370,6 +370,8 @@ class TraceReader:
         call.parent = text(notes.get("parentId"))
         names = filter(None, map(text, many(notes.get("repaired"))))
         call.repaired = [self._shown(name, limit=LONGEST_WORD) for name in names]
+        secrets = notes.get("redactions")
+        call.secrets = secrets if isinstance(secrets, int) else 0
         call.usage = obj(self._shown(obj(notes.get("usage")))) or None
         call.input = self._shown(fields.get("rawInput"))
         call.output = self._shown(fields.get("rawOutput"))

@@ -76,6 +76,8 @@ class TracedCall(Struct, rename="camel"):
     updates: int = 0
     repaired: list[str] = field(default_factory=list[str])
     """What the tap repaired of it, if it is noted."""
+    secrets: int = 0
+    """How many secrets were hidden in it, if it is noted."""
     usage: Json | None = None
     """The processor time and memory that it took, where that is known."""
     approvals: list[Approval] = field(default_factory=list[Approval])

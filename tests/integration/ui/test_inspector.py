@@ -181,6 +181,7 @@ def test_what_is_filtered_is_exported(inspector: Open) -> None:
 def test_a_running_agent_and_its_calls_are_seen_while_they_run(own_desk: Desk, look: Open) -> None:
     page = look(own_desk.start(), errors=("503",))
     expect(page.get_by_role("alert")).to_contain_text("There is no history")
+    expect(page.locator(".empty")).to_contain_text("callsheet tap -- your-agent")
     work = own_desk.beside(own_desk.talk("!until [ -e gate ]; do sleep 0.05; done; echo through"))
     row = page.locator(".row")
     expect(row).to_have_class("row in_progress", timeout=20_000)

@@ -214,6 +214,30 @@ def test_what_is_repaired_and_what_is_still_wrong_are_told_apart(
     expect(lists.nth(1)).not_to_contain_text("lifecycle/never-ended")
 
 
+def test_what_was_repaired_is_not_shown_as_if_the_agent_had_sent_it(
+    offline: Open, tmp_path: Path
+) -> None:
+    better = tmp_path / "better.jsonl"
+    recording = KIMI.with_name("fast-agent-0.10.48.mixed-none.jsonl")
+    subprocess.run([*CALLSHEET, "repair", str(recording), "-o", str(better)], check=True)
+    head = offline(made(better, tmp_path / "page.html")).locator(".session-head")
+    expect(head).to_contain_text("calls repaired")
+    expect(head).to_contain_text("5 had not ended")
+
+
+def test_without_times_lines_are_not_taken_for_seconds(offline: Open, tmp_path: Path) -> None:
+    bare = tmp_path / "bare.ndjson"
+    messages = [json.loads(line)["msg"] for line in KIMI.read_text().splitlines()]
+    bare.write_text("\n".join(map(json.dumps, messages)))
+    page = offline(made(bare, tmp_path / "bare.html"))
+    row = page.locator(".row", has_text="StrReplaceFile")
+    expect(row.locator(".asked")).to_have_text("person")
+    row.click()
+    expect(page.locator(".timeline .when").first).to_contain_text("line")
+    expect(page.locator(".timeline .break")).to_have_count(0)
+    expect(page.locator(".timing, .facts")).not_to_contain_text([re.compile(r"\d m?s\b")] * 2)
+
+
 def test_sub_agents_have_lanes_turns_their_plan_and_output_its_colours(
     offline: Open, tmp_path: Path
 ) -> None:

@@ -48,7 +48,8 @@ print((examples) => examples.map(([times, hasTimes]) => axisLabels(times, 0, has
 TICKS = """
 import { scaleOf, ticksOf } from "./scale.js";
 print((examples) => examples.map(([spans, part, hasTimes]) => {
-  const scale = scaleOf(spans.map(([announced, ended]) => ({ announced, ended })), [], []);
+  const calls = spans.map(([announced, ended]) => ({ announced, ended }));
+  const scale = scaleOf({ calls, turns: [], messages: [], hasTimes });
   return ticksOf(scale, part, 1000, hasTimes).map((time) => Math.round((time - scale.begin) * 1000) / 1000);
 }));
 """
@@ -162,6 +163,7 @@ def test_the_axis_of_time_has_round_times_where_there_is_room() -> None:
         "around a break of days": ([[0, 1], [9 * day, 9 * day + 1]], whole, True,
                                    [0, 0.5, 9 * day, 9 * day + 0.5]),
         "lines": ([[1, 4]], whole, False, [0, 1, 2]),
+        "instants": ([[5, 5], [6, 6], [9, 9]], whole, False, [0, 1, 2, 3]),
         "an instant": ([[1, 1]], whole, True, [0, 0.2, 0.4, 0.6, 0.8]),
     }  # fmt: skip
     ticks = run_script(TICKS, [one[:3] for one in examples.values()])
