@@ -57,10 +57,10 @@ class AgentHistory:
         """Return the log of a session, whose timeline goes on at a position; `who` is of an `Origin`."""
         if self._make is None:
             return None
-        from callsheet.history.origin import directory_here
+        from callsheet.history.origin import hidden
         from callsheet.history.rows import Origin
 
-        more = [directory_here(one) for one in info.get("additionalDirectories") or ()]
+        more = [hidden(one) for one in info.get("additionalDirectories") or ()]
         origin = Origin(**{name: str(one or "") for name, one in who.items()}, source="agent")
         return self._history.session(
             session_id,
@@ -119,9 +119,9 @@ class AgentHistory:
         before = None if cursor is None else _read_cursor(cursor)
         if self._make is None:
             return [], None
-        from callsheet.history.origin import directory_here, own_directory
+        from callsheet.history.origin import hidden, revealed
 
-        cwd = None if cwd is None else directory_here(cwd)
+        cwd = None if cwd is None else hidden(cwd)
         conversations: list[StoredSession] = []
         for _ in range(MOST_PAGES):
             found = await self._history.ask(
@@ -130,9 +130,9 @@ class AgentHistory:
             for one in found:
                 before = one.updated_at, one.session_id
                 if one.origin.source != "call" and isabs(one.cwd):  # noqa: PTH117 - as text
-                    one.cwd = own_directory(one.cwd)
+                    one.cwd = revealed(one.cwd)
                     if is_list(more := one.info.get("additionalDirectories")):
-                        one.info["additionalDirectories"] = [own_directory(str(d)) for d in more]
+                        one.info["additionalDirectories"] = [revealed(str(d)) for d in more]
                     conversations.append(one)
                     if len(conversations) == PAGE:
                         return conversations, _cursor(*before)

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from callsheet.history.amounts import utc_time
 from callsheet.history.codec import Codec, as_json_bytes, blocks_as_json
+from callsheet.history.origin import hidden, is_hiding
 from callsheet.history.rows import (
     CallRow,
     Head,
@@ -225,12 +226,18 @@ def to_rows(
     texts: list[bytes] = []
     packed: list[CallRow | MessageRow] = []
     rows: list[WaitingRow] = []
+    hides = is_hiding()
     for one in entries:  # at once, while what it refers to is in the processor's cache
         if isinstance(one, WaitingTurn):
             rows.append((one.session, one.to_row(price)))
             continue
         text = one.to_json()
+        if hides:
+            text = hidden(text.decode()).encode()
         row = one.to_row(len(text))
+        if hides and isinstance(row, CallRow):
+            row.title = hidden(row.title)
+            row.input, row.output = (one and hidden(one) for one in (row.input, row.output))
         texts.append(text)
         packed.append(row)
         rows.append((one.session, row))

@@ -28,6 +28,7 @@ from msgspec.structs import replace
 from callsheet.acp import v1
 from callsheet.acp.codec import KEYS, TOOL_NAME
 from callsheet.acp.terminals import EXIT, INFO, MORE, OUTPUT, encode_exit
+from callsheet.history.origin import is_hiding, revealed
 from callsheet.history.store_errors import StoreDamaged
 from callsheet.report import content as content_types
 from callsheet.report.content import DiffContent, TextContent, ToolCallContent, UnknownContent
@@ -103,9 +104,12 @@ class Codec:
         except (zstandard.ZstdError, TypeError) as exc:
             raise StoreDamaged(f"a payload can't be read: {exc}") from None
 
-    def decode(self, payload: bytes) -> CallRecord:
-        """Return the record of a call's payload. Raise `StoreDamaged` if that can't be read."""
-        return record_of(self._object(payload))
+    def decode(self, payload: bytes, *, reveal: bool = False) -> CallRecord:
+        """Return the record of a call's payload. Raise `StoreDamaged` if that can't be read.
+
+        With `reveal`, paths are as they were for this user: see `origin`.
+        """
+        return record_of(self._object(payload, reveal))
 
     def readable(self, payload: bytes) -> CallRecord | None:
         """Return the record of a call's payload, or None if it can't be read."""
@@ -117,14 +121,15 @@ class Codec:
     def decode_blocks(self, payload: bytes) -> list[JsonObject]:
         """Return the blocks of a message's payload; none if that can't be read."""
         try:
-            blocks = self._object(payload).get("blocks")
+            blocks = self._object(payload, reveal=True).get("blocks")
         except StoreDamaged:
             return []
         return cast("list[JsonObject]", blocks) if isinstance(blocks, list) else []
 
-    def _object(self, payload: bytes) -> JsonObject:
+    def _object(self, payload: bytes, reveal: bool) -> JsonObject:
         try:
-            body = _decode_json(self.decompress(payload))
+            data = self.decompress(payload)
+            body = _decode_json(revealed(data.decode()) if reveal and is_hiding() else data)
         except (ValueError, RecursionError) as exc:  # no JSON, or no UTF-8
             raise StoreDamaged(f"a payload can't be read: {exc}") from None
         if not isinstance(body, dict):

@@ -28,7 +28,7 @@ from weakref import WeakSet
 from msgspec.structs import replace
 
 from callsheet.history.call_records import Price, Waiting, column_text
-from callsheet.history.origin import directory_here, here
+from callsheet.history.origin import here, hidden
 from callsheet.history.rows import KEEP, UNKNOWN, Origin, Pruned, Retention, SessionRow
 from callsheet.history.sink import SessionLog
 from callsheet.history.store import Store
@@ -137,8 +137,8 @@ class History:
         now = time.time()
         row = SessionRow(
             session_id=column_text(session_id),
-            cwd=column_text(directory_here(cwd)),
-            title=column_text(title),
+            cwd=column_text(hidden(cwd)),
+            title=column_text(hidden(title)),
             info=info,
             created_at=now,
             updated_at=now,

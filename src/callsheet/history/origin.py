@@ -2,7 +2,8 @@
 
 With `CALLSHEET_PSEUDONYMS`, the names of the user and of the machine are replaced by others that are always
 the same: for the same name and the same secret in the variable, and nobody who lacks it can derive one from
-the other. In a session's directory, the user's name is replaced, too.
+the other. In paths, the user's name is replaced, too, wherever they stand in what is stored. To the same
+user, with the same secret, they are shown as they were.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import getpass
 import hmac
 import os
+import re
 import socket
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec.structs import asdict
@@ -36,24 +39,31 @@ def here(origin: Origin) -> Origin:
     return Origin(**names)
 
 
-def directory_here(cwd: str) -> str:
-    """Return a session's directory as it is stored. With pseudonyms, it does not have the user's name."""
-    return _replaced(cwd, is_stored=False)
+def is_hiding() -> bool:
+    """Return whether there are pseudonyms."""
+    return bool(os.environ.get(VARIABLE))
 
 
-def own_directory(cwd: str) -> str:
-    """Return the directory that was stored by `directory_here`, if that was done for the same user."""
-    return _replaced(cwd, is_stored=True)
+def hidden(text: str) -> str:
+    """Return a text as it is stored: with pseudonyms, its paths do not have the user's name."""
+    if not is_hiding() or not (name := _user()):
+        return text
+    return _in_paths(name).sub(_own_pseudonym(), text)
 
 
-def _replaced(cwd: str, *, is_stored: bool) -> str:
-    secret = os.environ.get(VARIABLE, "")
-    if not secret or not (own := _user()):
-        return cwd
-    old, new = own, _pseudonym("user", own, secret)
-    if is_stored:
-        old, new = new, old
-    return "/".join(new if one == old else one for one in cwd.split("/"))
+def revealed(text: str) -> str:
+    """Return what was stored by `hidden`, if that was done for the same user, as it was."""
+    return text.replace(_own_pseudonym(), _user()) if is_hiding() else text
+
+
+def _own_pseudonym() -> str:
+    return _pseudonym("user", _user(), os.environ.get(VARIABLE, ""))
+
+
+@lru_cache(maxsize=4)
+def _in_paths(name: str) -> re.Pattern[str]:
+    # A path may stand in JSON, in a sentence or between other paths.
+    return re.compile(rf"""(?<=[/\\]){re.escape(name)}(?=[/\\"'`\s:,;)\]}}>]|$)""")
 
 
 def _user() -> str:

@@ -190,7 +190,7 @@ class Reader:
         head, (key, turn, payload) = _head(row), row[-3:]
         own_id = head.call_id
         try:
-            record = self.db.codec.decode(payload)
+            record = self.db.codec.decode(payload, reveal=True)
             own_id, record = record.report.tool_call_id, renamed(record, head.call_id)
         except StoreDamaged as exc:
             record = unreadable(head, str(exc))

@@ -16,10 +16,12 @@ from typing import Any
 from callsheet.history.call_records import column_text, spills_of
 from callsheet.history.database import Values
 from callsheet.history.figures import UsageReader
+from callsheet.history.origin import revealed
 from callsheet.history.queries import guarded
 from callsheet.history.rows import Fill, Pruned, Retention
 from callsheet.history.search_text import index_words, words_of
 from callsheet.history.store_errors import StoreDamaged
+from callsheet.report.terminal import CallRecord
 
 PROOF = 10
 """Calls that a clock must have been right for, more or less, until what it says makes others old."""
@@ -152,7 +154,7 @@ class Upkeep(UsageReader):
         while rows := self.db.fetch(f"{spilled} AND seq > ? ORDER BY seq LIMIT ?", seq, most):
             seq = rows[-1][0]
             records = [self.db.codec.readable(payload) for _, payload in rows]
-            yield Pruned(spills=[path for one in records if one for path in spills_of(one.report)])
+            yield Pruned(spills=_spills_of(records))
         with self.db.patiently():
             calls = self.db.fetch_value(f"SELECT count(*) FROM {table}")
             reached = self.db.fetch(f"SELECT session_id, max(position) FROM {table} GROUP BY 1")
@@ -186,7 +188,7 @@ class Upkeep(UsageReader):
         """Remove calls, the messages before them, and what only they refer to, within a transaction."""
         pruned = Pruned(calls=len(rows))
         records = [(row[0], self.db.codec.readable(row[3])) for row in rows]
-        pruned.spills = [path for _, one in records if one for path in spills_of(one.report)]
+        pruned.spills = _spills_of([one for _, one in records])
         seqs = [seq for seq, _ in records]
         gone = self.db.fetch_in("DELETE FROM calls WHERE seq IN ({}) RETURNING seq", seqs)
         if len(gone) < len(rows):  # they would be found again and again
@@ -256,6 +258,10 @@ class Upkeep(UsageReader):
     def vacuum(self) -> None:
         """Make the store as small as it can be."""
         self.db.vacuum()
+
+
+def _spills_of(records: Sequence[CallRecord | None]) -> list[str]:
+    return [revealed(path) for one in records if one for path in spills_of(one.report)]
 
 
 class Pruning:

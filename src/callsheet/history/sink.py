@@ -25,7 +25,7 @@ from callsheet.history.call_records import (
     WaitingTurn,
     column_text,
 )
-from callsheet.history.origin import directory_here
+from callsheet.history.origin import hidden
 from callsheet.history.rows import Origin, SessionRow
 from callsheet.report.json import EMPTY, JsonObject
 from callsheet.report.terminal import CallRecord
@@ -122,7 +122,7 @@ class SessionLog:
     def describe(self, cwd: str, info: JsonObject, origin: Origin) -> None:
         """Note what was not known when the session began. What is known stays."""
         row = self._row
-        row.cwd = row.cwd or column_text(directory_here(cwd))
+        row.cwd = row.cwd or column_text(hidden(cwd))
         row.info = {**info, **row.info}
         if not row.origin.agent:
             user, host = row.origin.user, row.origin.host
@@ -276,7 +276,7 @@ class SessionLog:
     def name(self, title: str) -> None:
         """Set the session's title, if it has none yet."""
         if not self._row.title:
-            self._row.title = column_text(" ".join(title.split()))[:TITLE]
+            self._row.title = column_text(hidden(" ".join(title.split())))[:TITLE]
 
     def _put(self, entry: WaitingMessage | WaitingTurn, now: float) -> None:
         self._row.updated_at = now

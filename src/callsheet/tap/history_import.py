@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from callsheet.history.call_records import Waiting, WaitingCall, column_text, possible_ids, to_rows
-from callsheet.history.origin import directory_here
+from callsheet.history.origin import hidden
 from callsheet.history.rows import SessionRow
 from callsheet.history.sink import SessionLog
 from callsheet.history.store import Store
@@ -85,7 +85,7 @@ class ImportSink(HistorySink):
         now = self._clock()
         row = SessionRow(
             session_id=name,
-            cwd=column_text(directory_here(cwd)),
+            cwd=column_text(hidden(cwd)),
             info=self._info,
             created_at=now,
             updated_at=now,

@@ -23,8 +23,9 @@ from msgspec.structs import replace
 from callsheet import Session, ToolCallReport
 from callsheet.adapters.reporter import Reporter
 from callsheet.agent.handshake import CALLSHEET
-from callsheet.history import History, Query, Store, StoredSession, store_at
+from callsheet.history import History, Query, Store, StoredMessage, StoredSession, store_at
 from callsheet.history.call_records import PLAIN, WaitingCall, WaitingTurn, to_rows
+from callsheet.history.codec import Codec
 from callsheet.history.origin import here
 from callsheet.history.rows import UNKNOWN, Origin, SessionRow
 from callsheet.report.terminal import CallRecord
@@ -254,19 +255,48 @@ def test_an_import_with_pseudonyms_does_not_have_the_name(
     assert re.fullmatch(r"/home/user-[0-9a-f]{12}/work", stored(url)[1].cwd)
 
 
+async def test_paths_hide_the_name_from_all_but_the_one_whose_it_is(
+    url: str, person: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CALLSHEET_PSEUDONYMS", "a secret")
+    file, other = tmp_path / person / "a.txt", f"/srv/{person}.txt and {person}"
+    file.parent.mkdir()
+    file.write_text(f"{file}, {file.parent}\n{other}")
+    spills = list[str]()
+    async with History(url, forget_spills=spills.extend) as history:
+        log = history.session("s", title=f"In {file.parent}:")
+        async with Session("s", builtin=True, sinks=[log], cwd=tmp_path, locale="en") as session:
+            await session.run("read", {"path": str(file)})
+            log.say("agent", "m", [{"type": "text", "text": f"Read `{file}`"}])
+            notes = {"callsheet": {"truncated": {"field": "content", "spill": f"/home/{person}/s"}}}
+            report = ToolCallReport("c", "bash", status="completed", meta=notes)
+            log.send(deque([CallRecord(report)]))
+        assert await history.flush()
+        with closing(store_at(url)) as mine:
+            mine.open(write=False)
+            message, *_ = [one for one in mine.timeline("s") if isinstance(one, StoredMessage)]
+            (call,) = mine.calls(Query(tool="read"))
+            assert message.blocks[0]["text"] == f"Read `{file}`"
+            assert call.record.report.raw_input == {"path": str(file)}
+            assert f"{file}, {file.parent}" in call.record.report.content[0].text  # type: ignore[union-attr]
+        monkeypatch.delenv("CALLSHEET_PSEUDONYMS")
+        stored = dump(url)
+        assert f"/{person}/" not in stored
+        assert f"/{person}\n" not in stored
+        assert other in stored  # it is no part of a path
+        monkeypatch.setenv("CALLSHEET_PSEUDONYMS", "a secret")
+        await history.forget("s")
+    assert spills == [f"/home/{person}/s"]
+
+
 def dump(url: str) -> str:
-    """Return all texts of a history but the contents of calls and messages."""
-    tables = ("sessions", "origins", "turns", "calls")
-    hidden = {"payload", "input", "output", "title", "marks"}
+    """Return all texts of a history."""
     found: list[Any] = []
-    for table in tables:
-        rows = read(url, f"SELECT * FROM {table}")
-        found += [
-            value
-            for row in rows
-            for name, value in row.items()
-            if table != "calls" or name not in hidden
-        ]
+    for table in ("sessions", "origins", "turns", "calls", "messages"):
+        for row in read(url, f"SELECT * FROM {table}"):
+            if payload := row.pop("payload", None):
+                found.append(json.loads(Codec().decompress(payload)))
+            found += row.values()
     return " ".join(map(str, found))
 
 
