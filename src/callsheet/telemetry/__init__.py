@@ -86,6 +86,6 @@ def say(text: str) -> None:
     text = without_password(text)
     if text not in _said:
         _said.add(text)
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, AttributeError):  # None if it was closed from the start
             sys.stderr.write(f"callsheet: telemetry: {text}\n")
             sys.stderr.flush()

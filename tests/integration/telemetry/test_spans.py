@@ -337,6 +337,21 @@ def test_without_the_extra_it_is_said_once_and_nothing_fails(environment: Enviro
     )
 
 
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_without_a_stderr_nothing_fails(environment: Environment, *, is_installed: bool) -> None:
+    missing = "" if is_installed else "sys.modules['opentelemetry'] = None\n"
+    code = f"import sys; sys.stderr = None\n{missing}{PROGRAM}\nprint('done')"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment("http://127.0.0.1:9"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
 def test_the_console_gets_spans_on_stderr(environment: Environment, tmp_path: Path) -> None:
     env = environment("", OTEL_TRACES_EXPORTER="console")
     done = call(env, tmp_path, "list", "--format", "result")
