@@ -162,7 +162,9 @@ class Reporter:
 
     def _found(self, key: str) -> OpenCall | None:
         known = self.calls.get(key, ())
-        here = _running() if len(known) > 1 else None
+        if len(known) == 1:
+            return known[0]
+        here = _running()
         below = [one for one in known if one.above is here]
         same = [one for one in known if one is here]
         return next(iter(below or same or known), None)
