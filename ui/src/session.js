@@ -59,12 +59,11 @@ function Head({ trace }) {
   ].filter(Boolean);
   return html`<header class="session-head">
     <div>
-      <h1>${oneLine(agentName(trace)) || "Unknown agent"}</h1>
+      <div class="named"><h1>${oneLine(agentName(trace)) || "Unknown agent"}</h1>${cwd && html`<code class="dim">${oneLine(cwd, 120)}</code>`}</div>
       <p class="dim">
         <span class="source">${oneLine(trace.source, 120)}</span> · ${facts.map((text) => oneLine(text, 80)).join(" · ")}
         ${open > 0 && html` · <b class=${s.isServed.value ? "busy" : "bad"}>${open} ${s.isServed.value ? "running" : "never ended"}</b>`}
         ${" · "}<${Verdict} found=${count(trace)} before=${old && count(old)} calls=${trace.calls} />
-        ${cwd && html` · <code>${oneLine(cwd, 120)}</code>`}
       </p>
     </div>
     ${s.isServed.value && html`<button onClick=${() => go("compare", { session: s.sessionId.value })}>Compare …</button>`}

@@ -272,12 +272,11 @@ ${c}`;if(!n.has(u)){let f=r.get(u),p=c?`\u21B3 ${f?.title||f?.name||c}`:s?e?.[a.
     </main>
   </div>`}var Ua=t=>tn.value=t.target.checked;function Ha({trace:t}){let e=Rt.value,n=t.calls.filter(i=>i.ended==null).length,s=i=>i.findings.length+i.calls.reduce((a,c)=>a+c.findings.length,0),r=Object.values(t.sessions)[0],o=[t.protocol&&`ACP ${t.protocol}`,It({...t.who,agent:""}),I(t.calls.length,"call"),t.turns.length>0&&I(t.turns.length,"turn"),Qe(t.usage)].filter(Boolean);return l`<header class="session-head">
     <div>
-      <h1>${h(se(t))||"Unknown agent"}</h1>
+      <div class="named"><h1>${h(se(t))||"Unknown agent"}</h1>${r&&l`<code class="dim">${h(r,120)}</code>`}</div>
       <p class="dim">
         <span class="source">${h(t.source,120)}</span> · ${o.map(i=>h(i,80)).join(" \xB7 ")}
         ${n>0&&l` · <b class=${K.value?"busy":"bad"}>${n} ${K.value?"running":"never ended"}</b>`}
         ${" \xB7 "}<${Wa} found=${s(t)} before=${e&&s(e)} calls=${t.calls} />
-        ${r&&l` · <code>${h(r,120)}</code>`}
       </p>
     </div>
     ${K.value&&l`<button onClick=${()=>st("compare",{session:lt.value})}>Compare …</button>`}
