@@ -162,7 +162,7 @@ async def _fill(url: str, records: Sequence[CallRecord], together: int) -> None:
     """Publish rows, so many in a message."""
     connection, codec = fleet.Connection(url), Codec()
     await connection.open()
-    messages: list[tuple[str, str, bytes]] = []
+    messages: list[fleet.Message] = []
     for number in range(ROWS // together):
         row = SessionRow(session_id=f"s{number % 100}", cwd=history_life.CWD)
         entries = [
@@ -174,8 +174,8 @@ async def _fill(url: str, records: Sequence[CallRecord], together: int) -> None:
         rows = [one for _, one in to_rows(entries, codec)]
         for at, one in enumerate(rows):
             one.call_id, one.position = f"{number}-{at}", number * together + at
-        body = fleet.encode(fleet.Envelope(fleet.VERSION, "@bench", row, rows))
-        messages.append((fleet.ROWS, f"core.host.s{number % 100}", body))
+        body = fleet.encode(fleet.Envelope(fleet.VERSION, "bench", row, rows))
+        messages.append(fleet.Message(fleet.ROWS, f"core.host.s{number % 100}", body))
     for begin in range(0, len(messages), 500):
         await connection.publish(messages[begin : begin + 500])
     await connection.close()

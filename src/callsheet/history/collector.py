@@ -13,13 +13,11 @@ it, provided that this collector is up to date, and has seen long enough that ot
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from hashlib import blake2b
 from importlib import import_module
 from secrets import token_hex
 from typing import Any, NamedTuple, TypeVar
@@ -38,7 +36,6 @@ from callsheet.history.store_errors import (
     StoreTooNew,
     sentence,
 )
-from callsheet.history.url import is_server
 from callsheet.report.humanize import plural
 
 _T = TypeVar("_T")
@@ -114,7 +111,7 @@ class Collector:
         self._store: Store = store
         team = self._connection.address.team
         self._subject: str = f"callsheet.{fleet.token(team)}.>" if team else "callsheet.>"
-        own = token_hex(8) if last is not None else _shared_name(store.url, team)
+        own = token_hex(8) if last is not None else fleet.shared_name(store.url, team)
         self._name: str = f"collect-{fleet.token(name or own)}"
         self._last: float | None = last
         self._notify_users: Callable[[str], None] = notify
@@ -166,6 +163,7 @@ class Collector:
                     if messages:
                         await self._take(messages)
                     if len(messages) < MESSAGES and not self._is_stopped:  # else there is more
+                        await self._request()  # what comes ends the indexing
                         await self._tidy()
                 except fleet.ServersUnavailable as exc:
                     self._trouble("servers", str(exc))
@@ -232,9 +230,7 @@ class Collector:
 
     async def _fetch(self) -> list[Any]:
         """Return the messages that have come; wait a little if there are none."""
-        is_late = time.monotonic() > self._asked_at + EXPIRES + IDLE
-        if self._left <= len(self._delivered) or is_late:
-            await self._request(0 if is_late else self._left)
+        await self._request()
         if not self._delivered:
             await self._sleep(IDLE)
         if len(self._delivered) < MESSAGES:
@@ -251,14 +247,18 @@ class Collector:
                 self._status(headers["Status"], headers.get("Description", ""))
         return found
 
-    async def _request(self, left: int) -> None:
-        """Ask for more, while so many may still come."""
+    async def _request(self) -> None:
+        """Ask for more, if few are left of what was asked for."""
+        is_late = time.monotonic() > self._asked_at + EXPIRES + IDLE
+        if self._left > len(self._delivered) and not is_late:
+            return
         limits = {"batch": MESSAGES, "max_bytes": self._bytes} if self._bytes else {"batch": 1}
         body = msgspec.json.encode({**limits, "expires": int(EXPIRES * 1e9)})
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{fleet.ROWS}.{self._name}"
         with suppress(Exception):  # it is asked for again
             await self._connection.nc.publish(subject, body, reply=self._inbox)
-        self._left, self._asked_at = left + (MESSAGES if self._bytes else 1), time.monotonic()
+        self._left = (0 if is_late else self._left) + (MESSAGES if self._bytes else 1)
+        self._asked_at = time.monotonic()
 
     def _status(self, status: str, text: str) -> None:
         """Note why nothing more comes of what was asked for."""
@@ -350,13 +350,15 @@ class Collector:
         Who only looks leaves that to others.
         """
         refused, self._refused = self._refused, []
+        if not refused:
+            return set()
         messages: list[fleet.Message] = []
         for message, body, why in refused:
             reason = " ".join(why.split())[:500].encode("ascii", "replace").decode()
             rest, some = message.subject.partition(".")[2], body[: self._connection.most]
             messages.append(fleet.Message(fleet.ASIDE, rest, some, {"Callsheet-Reason": reason}))
         try:
-            if messages and self._last is None:
+            if self._last is None:
                 await self._connection.publish(messages)
         except fleet.ServersUnavailable as exc:
             self._trouble("aside", f"What can't be stored can't be put aside: {exc}")
@@ -492,9 +494,3 @@ class Collector:
 def _rows_of(message: Any) -> list[_Taken]:
     batch = fleet.decode(message.data or b"")
     return [_Taken((batch.session, row), batch.writer, message) for row in batch.rows]
-
-
-def _shared_name(url: str, team: str) -> str:
-    """Return a name that the collectors of one store have, and no others."""
-    place = url.rpartition("@")[2] if is_server(url) else f"{socket.gethostname()} {url}"
-    return blake2b(f"{place} {team}".encode(), digest_size=8).hexdigest()

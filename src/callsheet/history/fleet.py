@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -26,7 +27,7 @@ from msgspec import Struct
 
 from callsheet.history.rows import CallRow, MessageRow, SessionRow, TurnRow
 from callsheet.history.store_errors import BadUrl, StoreUnavailable
-from callsheet.history.url import without_password
+from callsheet.history.url import is_server, without_password
 from callsheet.report.status import ToolCallStatus
 
 _T = TypeVar("_T")
@@ -116,6 +117,12 @@ def token(text: str) -> str:
     if len(safe) > LONGEST:
         return safe[:LONGEST] + "~" + blake2b(safe.encode(), digest_size=6).hexdigest()
     return safe or "-"
+
+
+def shared_name(url: str, team: str) -> str:
+    """Return a name that the collectors of one store have, and no others."""
+    place = url.rpartition("@")[2] if is_server(url) else f"{socket.gethostname()} {url}"
+    return blake2b(f"{place} {team}".encode(), digest_size=8).hexdigest()
 
 
 class Address(Struct, frozen=True):
