@@ -257,12 +257,13 @@ class BeforeAfter:
             return Columns(panels, padding=0)
         parts: list[RenderableType] = []
         for run, style in zip(self.runs, (_BAD, _GOOD), strict=True):
-            table = Table.grid(padding=(0, 2))
-            table.add_column(no_wrap=True, min_width=6)
-            table.add_column(no_wrap=True)
-            for title, facts in run.cards(elapsed):
-                table.add_row(title, facts)
-            parts += [Text(f"\n{run.name}", f"bold {style}"), table]
+            cards = run.cards(elapsed)
+            width = 2 + max((title.cell_len for title, _ in cards), default=0)
+            parts.append(Text(f"\n{run.name}", f"bold {style}"))
+            for title, facts in cards:
+                gap = " " * (width - title.cell_len)
+                line = Text.assemble(title, gap, facts, no_wrap=True, overflow="ellipsis")
+                parts.append(line)
         return Group(*parts)
 
     def _figures(self, scores: list[tuple[Score, int]]) -> Table:
