@@ -75,6 +75,7 @@ class AgentSettings(Struct, kw_only=True):
     @property
     def info(self) -> JsonObject:
         """The agent's name, title and version, as ACP has them."""
+        known = {"name": self.name, "title": self.name, "version": "0"}
         if self.name == CALLSHEET["name"]:
-            return CALLSHEET
-        return {"name": self.name, "title": self.title or self.name, "version": self.version or "0"}
+            known = CALLSHEET
+        return known | {key: one for key in ("title", "version") if (one := getattr(self, key))}

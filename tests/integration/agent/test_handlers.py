@@ -10,8 +10,9 @@ from typing import Any, Literal
 import pytest
 
 from callsheet import Session
-from callsheet.agent.agent import AuthRequired
+from callsheet.agent.agent import AgentSettings, AuthRequired
 from callsheet.agent.handler import OwnCall, Turn
+from callsheet.agent.handshake import CALLSHEET
 from callsheet.history import History, store_at
 from callsheet.telemetry.budget import parse_budget
 from callsheet.tools.errors import Cancelled
@@ -228,37 +229,46 @@ async def test_a_handler_that_fails_because_it_was_cancelled_is_cancelled(
 # An agent of its own
 
 
+@pytest.mark.parametrize(("kind", "other"), [("image", "audio"), ("audio", "image")])
 @pytest.mark.parametrize("version", [1, 2])
-async def test_an_agent_has_its_own_name_tools_and_prompts_with_images(
-    tmp_path: Path, version: int
+async def test_an_agent_has_its_own_name_tools_and_prompts_with_media(
+    tmp_path: Path, version: int, kind: str, other: str
 ) -> None:
     seen: list[Any] = []
 
     async def body(prompt: Any, turn: Turn) -> None:
-        seen.append((turn.tools.names(), prompt.images, prompt.text))
+        media = {"image": prompt.images, "audio": prompt.audio}
+        seen.append((turn.tools.names(), media, prompt.text))
 
     options: Any = {
         "name": "my-agent",
         "title": "My Agent",
         "version": "7",
         "builtin_tools": ["read", "grep"],
-        "prompt_capabilities": ["image"],
+        "prompt_capabilities": [kind],
         "auth_methods": [{"id": "login", "name": "Log in"}],
     }
-    image = {"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="}
+    block = {"type": kind, "mimeType": f"{kind}/x", "data": "iVBORw0KGgo="}
     async with play(handler=doing(body), version=version, settings=options) as client:
         answer = next(m["result"] for m in client.received if "result" in m)
         session = await client.new_session(tmp_path)
-        prompt = [{"type": "text", "text": "look"}, image]
+        prompt = [{"type": "text", "text": "look"}, block]
         await client.request("session/prompt", {"sessionId": session, "prompt": prompt})
         await client.until(lambda: seen)
-        audio = [{"type": "audio", "mimeType": "audio/wav", "data": ""}]
-        with pytest.raises(Refused, match="takes no audio"):
-            await client.request("session/prompt", {"sessionId": session, "prompt": audio})
+        wrong = [{**block, "type": other}]
+        with pytest.raises(Refused, match=f"takes no {other}"):
+            await client.request("session/prompt", {"sessionId": session, "prompt": wrong})
     info = answer["agentInfo" if version == 1 else "info"]
     assert info == {"name": "my-agent", "title": "My Agent", "version": "7"}
     assert answer["authMethods"][0]["name"] == "Log in"
-    assert seen == [(["read", "grep"], (image,), "look")]
+    assert seen == [(["read", "grep"], {kind: (block,), other: ()}, "look")]
+
+
+def test_an_agents_title_and_version_are_its_own_whatever_its_name() -> None:
+    made = AgentSettings(handler=doing, title="My Agent")
+    assert made.info == {**CALLSHEET, "title": "My Agent"}
+    made = AgentSettings(handler=doing, name="mine", version="2")
+    assert made.info == {"name": "mine", "title": "mine", "version": "2"}
 
 
 @pytest.mark.parametrize("version", [1, 2])
