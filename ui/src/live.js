@@ -1,7 +1,7 @@
 // The live list's data: rows by their place, read in windows as they come into sight. Old rows are forgotten.
 import { effect, signal } from "@preact/signals";
 import * as api from "./api.js";
-import { keyOf, settled } from "./model.js";
+import { ENDED, keyOf, settled } from "./model.js";
 import { choose } from "./route.js";
 import * as s from "./store.js";
 
@@ -128,7 +128,7 @@ const MOST_JUDGED = 5000;
 let judging = null;
 
 const isKnown = (row) => !row || isRunning(row) || judged.has(row.key);
-export const isRunning = (row) => row.durationMs == null && !["completed", "failed", "cancelled"].includes(row.status);
+export const isRunning = (row) => row.durationMs == null && !ENDED.includes(row.status);
 
 function judgeSoon() {
   clearTimeout(judging);

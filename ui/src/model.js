@@ -45,6 +45,8 @@ const FIELDS = {
   title: "title", kind: "kind", status: "status", rawInput: "input", rawOutput: "output", content: "content", locations: "locations",
 };
 
+export const ENDED = ["completed", "failed", "cancelled"];
+
 // How a call looked at a moment, made from the frames until then. What had not happened yet is not there.
 export function at(call, time) {
   if (time == null) return call;
@@ -62,6 +64,10 @@ export function at(call, time) {
   if (!frames.length) Object.assign(seen, { title: call.title, kind: call.kind });
   const waits = approvals.some((one) => one.answered == null);
   const happened = (moment) => (moment != null && moment <= time ? moment : null);
+  // The frames of a stored call are all from its beginning, though they say how it ended.
+  if (ENDED.includes(seen.status) && call.ended > time) {
+    Object.assign(seen, { status: happened(call.started) == null ? "pending" : "in_progress", output: null, content: [] });
+  }
   return {
     ...settled({ ...call, ...seen, frames, approvals, terminals: null }, call.key),
     ...(waits && { status: "waiting" }),

@@ -57,6 +57,10 @@ COMMANDS = """
 import { commandOf } from "./model.js";
 print((calls) => calls.map((call) => commandOf(call)));
 """
+MOMENTS = """
+import { at } from "./model.js";
+print(([call, times]) => times.map((time) => at(call, time)));
+"""
 RULES = """
 import { brokenRules } from "./model.js";
 print((findings) => brokenRules(findings).map(({ rule, count }) => [rule, count]));
@@ -217,6 +221,26 @@ def test_a_command_that_is_copied_has_nothing_that_a_terminal_acts_on() -> None:
     *words, given = shlex.split(shown[0])
     assert words == ["callsheet", "call", "mcp__git__log", "--json"]
     assert json.loads(given) == {"x": odd}
+
+
+def test_a_stored_call_has_not_ended_before_its_end_when_it_is_replayed() -> None:
+    update = {"sessionUpdate": "tool_call", "title": "T", "status": "failed", "content": [1]}
+    call = {
+        "announced": 1,
+        "started": 2,
+        "firstOutput": None,
+        "ended": 5,
+        "approvals": [],
+        "title": "T",
+        "status": "cancelled",
+        "reason": "cancelled",
+        "content": [1],
+        "frames": [{"time": 1, "message": {"params": {"update": update}}}],
+    }
+    seen = run_script(MOMENTS, [call, [1, 2, 4, 5, None]])
+    assert [one["status"] for one in seen] == ["pending", "in_progress", "in_progress"] + ["cancelled"] * 2  # fmt: skip
+    assert [one["ended"] for one in seen] == [None, None, None, 5, 5]
+    assert [one["content"] for one in seen] == [[], [], [], [1], [1]]
 
 
 def test_all_broken_rules_are_listed_the_worst_first() -> None:
