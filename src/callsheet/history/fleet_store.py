@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from secrets import token_hex
+from types import SimpleNamespace
 from typing import Any, NoReturn, cast
 
 from msgspec.structs import replace
@@ -34,7 +35,14 @@ class FleetStore(Store):
     """A store that can only be written to. See `Store`."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(cast("Database", _NoDatabase(url)))
+        nothing = SimpleNamespace(  # what stands where a store has its database
+            url=without_password(url),
+            codec=Codec(),
+            is_open=False,
+            error=lambda exc: exc,  # pyright: ignore[reportUnknownLambdaType]
+            release_lock=lambda: None,
+        )
+        super().__init__(cast("Database", nothing))
         self._connection: fleet.Connection | None = None
         self._url: str = url
         self._loop: LoopThread = LoopThread()
@@ -189,23 +197,3 @@ class FleetStore(Store):
     def prune(self, *_: Any, **__: Any) -> Iterator[Pruned]:
         """Remove nothing: the streams and the collectors' store have limits of their own."""
         return iter(())
-
-
-class _NoDatabase:
-    """What stands where a store has its database."""
-
-    is_open: bool = False
-
-    def __init__(self, url: str) -> None:
-        self.url: str = without_password(url)
-        self.codec: Codec = Codec()
-
-    def error(self, exc: Exception) -> Exception:
-        """Return an error as it is."""
-        return exc
-
-    def close(self) -> None:
-        """Do nothing."""
-
-    def release_lock(self) -> None:
-        """Do nothing: nothing is locked."""

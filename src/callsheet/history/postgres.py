@@ -93,9 +93,13 @@ SELECT EXISTS (
 )
 """
 
+# Whoever wants a lock holds up all who come after, while it waits for somebody's long query.
+_BRIEFLY = "SET LOCAL lock_timeout = '1s';"
+
 # What comes from a host whose clock is wrong is in `calls_other`, until there is a partition for it.
 _COLUMNS = ", ".join(("seq", *CallRow.__struct_fields__, "writer"))
 _ADD_WEEK = f"""
+{_BRIEFLY}
 SELECT pg_advisory_xact_lock({LOCK});
 CREATE TABLE IF NOT EXISTS {{table}}
     (LIKE calls INCLUDING DEFAULTS INCLUDING GENERATED INCLUDING STORAGE);
@@ -250,7 +254,9 @@ class PostgresDatabase(Database):
         for week in sorted(weeks - there):
             if _FIRST_WEEK <= week <= latest:
                 begin, end = repr(week * WEEK), repr((week + 1) * WEEK)
-                self._script(_ADD_WEEK.format(table=f"calls_w{week}", begin=begin, end=end))
+                sql = _ADD_WEEK.format(table=f"calls_w{week}", begin=begin, end=end)
+                if not self._run_briefly(sql):
+                    weeks.discard(week)  # they are in `calls_other` for now
         self._weeks |= weeks | there
 
     def partitions_before(self, at: float) -> Sequence[str]:
@@ -260,15 +266,16 @@ class PostgresDatabase(Database):
         return [name for name in names if not self.fetch_value(open_.format(name))]
 
     def drop_partition(self, table: str) -> bool:
+        return self._run_briefly(f"{_BRIEFLY} DROP TABLE IF EXISTS {table}")
+
+    def _run_briefly(self, script: str) -> bool:
+        """Run statements as one transaction. Return false if a lock that they need is not to be had."""
         try:
-            with self.transaction():
-                # Whoever reads or writes calls would wait for it, while it waits for a long query.
-                self.fetch("SET LOCAL lock_timeout = '2s'")
-                self.fetch(f"DROP TABLE IF EXISTS {table}")
+            self._script(script)
         except Exception as exc:
-            if getattr(exc, "sqlstate", None) == "55P03":
-                return False
-            raise
+            if getattr(exc, "sqlstate", None) != "55P03":
+                raise
+            return False
         return True
 
     def _wait(self, work: Coroutine[Any, Any, _T]) -> _T:

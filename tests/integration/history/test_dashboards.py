@@ -161,7 +161,7 @@ async def test_a_week_of_old_calls_is_dropped_at_once_with_all_that_belongs_to_i
 
 
 @needs_postgres
-async def test_while_somebody_reads_an_old_week_stays_and_nobody_waits_long(
+async def test_while_somebody_reads_weeks_come_and_go_later_and_nobody_waits_long(
     postgres: Server, database: str, server_now: float
 ) -> None:
     rule, old = Retention(max_age=10 * WEEK), server_now - 20 * WEEK
@@ -177,9 +177,13 @@ async def test_while_somebody_reads_an_old_week_stays_and_nobody_waits_long(
             while not postgres.do(waits):
                 await asyncio.sleep(0.02)
             await pruning
-        assert len(made.heads(Query())) == 2
+            made.write(to_rows([call(3, at=old - 5 * WEEK)], made.codec))
+        assert len(made.heads(Query())) == 3
+        assert postgres.do("SELECT count(*) FROM callsheet.calls_other", database) == [(1,)]
         tables = "SELECT relname FROM pg_class WHERE relname LIKE 'calls_w%' AND relkind = 'r'"
         assert len(postgres.do(tables, database)) == 2
+        made.write(to_rows([call(4, at=old - 5 * WEEK)], made.codec))  # there is time for its week
+        assert postgres.do("SELECT count(*) FROM callsheet.calls_other", database) == [(0,)]
         pruned(made, rule, now=server_now)
         assert len(postgres.do(tables, database)) == 1
 
