@@ -7,8 +7,8 @@ counts into `_meta`, and still do: `quota` (claude-agent-acp, gemini-cli), `open
 (fast-agent, also in messages, counted anew for each turn) and `_claude/model`.
 
 A turn's cost is what the cumulative cost has grown by since the turn began. If it shrinks, the agent has
-begun to count anew; if its currency changes, the cost is known from then on. What a replayed history
-reports was spent before: counting begins there.
+begun to count anew; if its currency changes, the cost is known from then on. What a replayed history reports
+was spent before: counting begins there.
 
 What is not a possible amount counts as not reported. So does everything that no agent has named: None is
 never 0.

@@ -95,7 +95,5 @@ def parse_budget(text: str) -> CostBudget:
     found = _AMOUNT.fullmatch(text.strip())
     amount = float(found[1]) if found else 0.0
     if found is None or not 0 < amount <= _MOST:
-        raise BadBudget(
-            f"{text!r}: expected an amount above 0, such as 2.00 (US dollars) or 5.50 EUR"
-        )
+        raise BadBudget(f"{text!r}: expected an amount above 0, such as 2.00 (US dollars) or 5 EUR")
     return CostBudget(amount, (found[2] or CURRENCY).upper())

@@ -1,8 +1,7 @@
 """Where spans and figures go: OpenTelemetry's own exporters, set up by its standard variables.
 
 OpenTelemetry logs each failure of an export. Users are told once, in a line, and what can't be sent is
-dropped.
-The end of a process does not wait for an endpoint that fails.
+dropped. The end of a process does not wait for an endpoint that fails.
 """
 
 from __future__ import annotations
@@ -160,6 +159,4 @@ def _check_protocol(signal: str) -> None:
         if protocol == "http/protobuf":
             return
         if protocol:
-            raise BadTelemetry(
-                f"{name}={protocol}: expected http/protobuf, whose port is mostly 4318"
-            )
+            raise BadTelemetry(f"{name}={protocol}: expected http/protobuf, mostly on port 4318")

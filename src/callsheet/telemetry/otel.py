@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from operator import methodcaller
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -334,10 +335,7 @@ class OtelSink:
             parent = record.report.parent_id or ""
             scope = self._open.pop(key, None) or self._open.get(parent) or self._current()
             if record.report.is_final:
-                self._thread.put(
-                    lambda maker, one=record, scope=scope, now=now: maker.call(one, scope, now),
-                    is_call=True,
-                )
+                self._thread.put(methodcaller("call", record, scope, now), is_call=True)
             elif len(self._open) < OPEN:
                 self._open[key] = scope
 

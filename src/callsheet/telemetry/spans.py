@@ -5,7 +5,7 @@ are content, which is only sent where `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAG
 redacted already, as all that a report holds.
 
 A call's span is made when the call has ended, so its parent's may not exist yet. That does no harm: its id is
-known (`trace_ids`). A tracer asks an `IdGenerator` for ids; ours answers what it was told just before.
+known (`trace_ids`). A tracer asks an `IdGenerator` for ids: the maker itself, which answers what it has set.
 """
 
 from __future__ import annotations
@@ -21,15 +21,7 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import MeterProvider, get_meter_provider
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.id_generator import IdGenerator
-from opentelemetry.trace import (
-    NonRecordingSpan,
-    Span,
-    SpanContext,
-    SpanKind,
-    Status,
-    StatusCode,
-    TraceFlags,
-)
+from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, Status, StatusCode
 from opentelemetry.trace.span import TraceState
 
 from callsheet.limits.text import bound_text
@@ -74,22 +66,7 @@ _TOKENS = {
 Attributes = dict[str, Any]
 
 
-class GivenIds(IdGenerator):
-    """Ids that are set before a span is started."""
-
-    trace_id: int = 1
-    span_id: int = 1
-
-    def generate_trace_id(self) -> int:
-        """Return the id of the trace that is begun."""
-        return self.trace_id
-
-    def generate_span_id(self) -> int:
-        """Return the id of the span that is begun."""
-        return self.span_id
-
-
-class SpanMaker:
+class SpanMaker(IdGenerator):
     """Makes spans of turns and calls, and counts them. It belongs to one thread.
 
     Args:
@@ -102,8 +79,9 @@ class SpanMaker:
     ) -> None:
         self.captures: bool = os.environ.get(CAPTURE, "").strip().lower() in _CAPTURES
         self._tracer: Any = tracer_provider.get_tracer("callsheet", version("callsheet"))
-        self._ids: GivenIds = GivenIds()
-        self._tracer.id_generator = self._ids
+        self._tracer.id_generator = self
+        self._trace_id: int = 1
+        self._span_id: int = 1
         meter = (meter_provider or get_meter_provider()).get_meter(
             "callsheet", version("callsheet")
         )
@@ -120,6 +98,14 @@ class SpanMaker:
             "callsheet.redactions", "{secret}", "Secrets that were redacted in reports."
         )
 
+    def generate_trace_id(self) -> int:
+        """Return the id of the trace that is begun."""
+        return self._trace_id
+
+    def generate_span_id(self) -> int:
+        """Return the id of the span that is begun."""
+        return self._span_id
+
     # Turns
 
     def begin(self, scope: TurnScope) -> None:
@@ -127,9 +113,9 @@ class SpanMaker:
         own, parent, context = scope.context, scope.parent, Context()
         if parent is not None:
             state = TraceState.from_header([parent.state] if parent.state else [])
-            flags = TraceFlags(parent.flags)
+            flags = trace.TraceFlags(parent.flags)
             context = _below(SpanContext(parent.trace_id, parent.span_id, True, flags, state))
-        self._ids.trace_id, self._ids.span_id = own.trace_id, own.span_id
+        self._trace_id, self._span_id = own.trace_id, own.span_id
         scope.span = self._tracer.start_span(
             f"invoke_agent {scope.agent}".strip(),
             context,
@@ -178,7 +164,7 @@ class SpanMaker:
             above = SpanContext(above.trace_id, span_id, False, flags, state)
         began, ended = _times(report, seen)
         attributes = self._attributes(record, scope)
-        self._ids.span_id = call_span_id(scope.session_id, scope.key, report.tool_call_id)
+        self._span_id = call_span_id(scope.session_id, scope.key, report.tool_call_id)
         self._count(report, (ended - began) / 1e9)
         span: Span = self._tracer.start_span(
             f"execute_tool {report.name or 'unknown'}",

@@ -37,12 +37,8 @@ class TraceContext(Struct, frozen=True):
 
     def meta(self) -> JsonObject:
         """Return the fields of a `_meta` that pass it on, in ACP and in MCP."""
-        fields = {
-            "traceparent": self.traceparent,
-            "tracestate": self.state,
-            "baggage": self.baggage,
-        }
-        return {name: value for name, value in fields.items() if value}
+        made = {"traceparent": self.traceparent, "tracestate": self.state, "baggage": self.baggage}
+        return {name: value for name, value in made.items() if value}
 
 
 def received(meta: object) -> TraceContext | None:
