@@ -20,7 +20,7 @@ const since = (time, call, hasTimes) => (hasTimes ? `+${durationText((time - cal
 export function TimingLine({ call, hasTimes }) {
   return html`<ol class="timing" aria-label="Timing">
     ${stepsOf(call).map(([name, time]) => html`<li>${name} <span class="dim">${since(time, call, hasTimes)}</span></li>`)}
-    ${call.ended == null && html`<li class="bad">has not ended</li>`}
+    ${call.ended == null && html`<li class=${call.findings.length ? "bad" : "busy"}>has not ended</li>`}
   </ol>`;
 }
 

@@ -141,7 +141,7 @@ ${c}`;if(!n.has(u)){let f=r.get(u),p=c?`\u21B3 ${f?.title||f?.name||c}`:s?e?.[a.
     ${Sa[e.by]??h(e.outcome||"waits",40)}${e.waitedMs!=null&&` ${O(e.waitedMs)}`}
   </span>`}function bs(t){let e=Xn(t);return e?e.outcome?[h(e.outcome,40),e.by&&` by ${ka[e.by]??h(e.by,40)}`,e.option&&` (${h(e.option,80)})`,e.waitedMs!=null&&`, after ${O(e.waitedMs)}`,e.scope&&`, for ${h(e.scope,120)}`].filter(Boolean).join(""):"waits for an answer":""}function Cr(t){let e=s=>`${h(s.outcome,40)||"no answer"}${s.option?` (${h(s.option,60)})`:""}`;return[["announced",t.announced],...t.approvals.flatMap(s=>[["asked",s.asked],[e(s),s.answered]]),["started",t.started],["first output",t.firstOutput],["ended",t.ended]].filter(([,s])=>s!=null).sort((s,r)=>s[1]-r[1])}var Ta=(t,e,n)=>n?`+${O((t-e.announced)*1e3)}`:`line ${Math.round(t)}`;function Er({call:t,hasTimes:e}){return l`<ol class="timing" aria-label="Timing">
     ${Cr(t).map(([n,s])=>l`<li>${n} <span class="dim">${Ta(s,t,e)}</span></li>`)}
-    ${t.ended==null&&l`<li class="bad">has not ended</li>`}
+    ${t.ended==null&&l`<li class=${t.findings.length?"bad":"busy"}>has not ended</li>`}
   </ol>`}function Or({call:t,hasTimes:e}){let n=Cr(t),[s,r]=[n[0][1],n.at(-1)[1]],o=r-s||1,i=c=>`${c/o*100}%`,a=n.slice(0,-1).map(([c,u],f)=>({name:c,next:n[f+1][0],from:u,to:n[f+1][1]}));return l`<div>
     <table class="phases">
       <thead><tr><th>from</th><th>to</th><th class="right">${e?"took":"lines"}</th><th>share</th></tr></thead>
