@@ -58,8 +58,8 @@ def command(
 
     An ID of the list is the end of the whole one; `callsheet show ID` takes both. --status takes ACP's
     statuses, open, and reasons: denied, cancelled, timeout, exit_code, tool_error, exception, abandoned.
-    Who made them is a part of --filter: user, host, agent, client, and source (agent, tap, call, adapter or
-    import).
+    Who made them, and where, is a part of --filter: user, host, agent, client, workspace, and source (agent,
+    tap, call, adapter or import).
 
     \b
       callsheet history --status failed --since 2h

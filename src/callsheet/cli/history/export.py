@@ -25,29 +25,13 @@ from callsheet.cli.options import filters, format_option, history_option, limit_
 from callsheet.cli.output import replacing
 from callsheet.history import Query, Store
 from callsheet.history.call_records import exported
+from callsheet.history.rows import FACTS
 from callsheet.report.humanize import plural
 from callsheet.report.json import JsonValue
 
 _COLUMNS = (
-    "id",
-    "session",
-    "tool",
-    "title",
-    "kind",
-    "status",
-    "reason",
-    "at",
-    "durationMs",
-    "bytes",
-    "cwd",
-    "user",
-    "host",
-    "agent",
-    "agentVersion",
-    "client",
-    "clientVersion",
-    "source",
-)
+    "id", "session", "tool", "title", "kind", "status", "reason", "at", "durationMs", "bytes", "cwd", *FACTS,
+)  # fmt: skip
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """How a cell begins that a spreadsheet takes for a formula."""

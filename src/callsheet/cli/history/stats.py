@@ -42,7 +42,7 @@ def stats(
     if by is not None and (wrong := unfit(query)):
         raise click.UsageError(
             f"--by {by} counts whole turns, which have no {', '.join(wrong)}: choose with --session, "
-            "--since, --until and --filter user:, host:, agent:, client:, source: or session:"
+            "--since, --until and --filter user:, host:, agent:, client:, source:, session: or workspace:"
         )
     with opened(history, empty=("[]" if by else None) if as_json else "") as store:
         wanted = with_session(store, query, session)
