@@ -131,7 +131,7 @@ def test_times_sessions_and_who_choose_turns_and_calls(store: Store) -> None:
     assert by(store, "user", since=NOON + DAY).keys() == {"ada"}
     assert by(store, "user", until=NOON + DAY)["ada"].turns == 1
     assert by(store, "user", session_id="s-bob").keys() == {"bob"}
-    terms, _ = parse_filter("user:BO", NOON)
+    terms, _ = parse_filter("user:BO -workspace:nowhere", NOON)
     assert by(store, "day", terms=terms)["2025-06-15"].turns == 2
     assert unfit(Query(terms=terms, since=1.0)) == []
     other, _ = parse_filter("kind:read dur>1s", NOON)
