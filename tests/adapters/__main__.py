@@ -28,8 +28,9 @@ FRAMEWORKS = {
     "google_adk": ["google-adk>=2.13,<3"],
     "mcp_server": ["mcp>=2.0,<3"],
     "mcp_server_1": ["mcp>=1.23,<2"],
+    "mcp_server_4": ["fastmcp>=4,<5"],
 }
-"""The adapters, and what to install for each. One that ends with a number is another version's."""
+"""The adapters, and what to install for each. One that ends with a number is for another version."""
 
 
 EXAMPLES = [
@@ -51,7 +52,7 @@ def main(names: list[str]) -> int:
         began = time.monotonic()
         python = install(name)
         ready = time.monotonic()
-        tests = [f"tests/adapters/test_{name.removesuffix('_1')}.py"]
+        tests = [f"tests/adapters/test_{name.rstrip('_14')}.py"]
         tests += [] if name == "mcp_server_1" else EXAMPLES  # the page has mcp 2
         code = subprocess.run([python, "-m", "pytest", *tests], cwd=ROOT, check=False).returncode
         failed = failed or code != 0

@@ -271,6 +271,30 @@ async def test_a_low_level_server_is_reported():
     assert recording.check() == []
 
 
+async def test_a_server_of_the_package_fastmcp_is_reported():
+    fastmcp = pytest.importorskip("fastmcp", reason="fastmcp is not installed; make adapters")
+    server = fastmcp.FastMCP("other")
+
+    @server.tool
+    async def totals(a: int, b: int) -> dict[str, int]:
+        return {"sum": a + b}
+
+    @server.tool
+    def crash() -> str:
+        raise RuntimeError("the disk is full")
+
+    recording = Recording()
+    async with Session("sess_1", on_update=recording.agent, strict=True) as session:
+        report_tools(server, session)
+        async with fastmcp.Client(server) as client:
+            await client.call_tool("totals", {"a": 1, "b": 2})
+            await client.call_tool("crash", {}, raise_on_error=False)
+    done, failed = call_of(recording, "totals"), call_of(recording, "crash")
+    assert (done.status, done.raw_output) == ("completed", {"sum": 3})
+    assert (failed.status, failed.notes["reason"]) == ("failed", "tool_error")
+    assert recording.check() == []
+
+
 async def test_what_is_no_server_is_an_error():
     async with Session("sess_1") as session:
         with pytest.raises(TypeError, match="expected an MCPServer"):
