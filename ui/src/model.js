@@ -134,7 +134,7 @@ export const usageText = (usage) => {
   const [tokens, size, cost] = [num(usage.used) ?? num(usage.totalTokens), num(usage.size), num(usage.cost?.amount)];
   return [
     tokens != null && `${number(tokens)}${size ? ` of ${number(size)}` : ""} tokens`,
-    cost != null && money(cost, str(usage.cost.currency)),
+    cost != null && `${num(usage.cost.estimated) ? "≈ " : ""}${money(cost, str(usage.cost.currency))}`,
   ].filter(Boolean).join(", ");
 };
 

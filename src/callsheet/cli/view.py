@@ -224,8 +224,5 @@ def _as_sent(report: ToolCallReport, call: TracedCall, *, has_times: bool) -> To
     if call.ended is None and report.is_final:
         notes.pop("reason", None)
         status = call.status if call.status in ("pending", "paused") else "in_progress"
-        changes = {
-            "status": ToolCallStatus(status),
-            "content": report.content[: len(call.content)],
-        }
+        changes = {"status": ToolCallStatus(status), "content": report.content[: len(call.content)]}
     return replace(report, meta={**report.meta, "callsheet": notes}, **changes)

@@ -6,13 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec import to_builtins
 
-from callsheet.history import (
-    Head,
-    Store,
-    StoredCall,
-    StoredSession,
-)
+from callsheet.history import Head, Store, StoredCall, StoredSession
 from callsheet.history.call_records import exported, marks_of
 from callsheet.history.figures import Used
 from callsheet.history.rows import Origin
@@ -59,8 +55,8 @@ def usage_of(used: Used | None) -> dict[str, Any] | None:
     """Return what a session has used as the page shows it, which has room for one currency."""
     if used is None or not used.summary:
         return None
-    costs = [{"amount": one.amount, "currency": one.currency} for one in used.costs[:1]]
-    return {"totalTokens": used.total_tokens, "cost": costs[0] if costs else None}
+    cost = to_builtins(used.costs[0]) if used.costs else None
+    return {"totalTokens": used.total_tokens, "cost": cost}
 
 
 def session_of(session: StoredSession, used: Used | None) -> dict[str, Any]:

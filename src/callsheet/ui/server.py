@@ -22,14 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from callsheet.history import (
-    HistoryError,
-    Query,
-    Store,
-    StoredCall,
-    StoredMessage,
-    StoredSession,
-)
+from callsheet.history import HistoryError, Query, Store, StoredCall, StoredMessage, StoredSession
 from callsheet.history.figures import Used
 from callsheet.history.filters import parse_filter
 from callsheet.history.replay import entries_of
@@ -427,11 +420,7 @@ def serve(
         exception_handlers={HTTPException: _failed, HistoryError: _failed, Exception: _failed},
     )
     gate = RequestGate(
-        app,
-        token=token,
-        hosts=hosts_of(host, port),
-        any_address=host in ANY,
-        port=port,
+        app, token=token, hosts=hosts_of(host, port), any_address=host in ANY, port=port
     )
     config = uvicorn.Config(
         gate,  # pyright: ignore[reportArgumentType]

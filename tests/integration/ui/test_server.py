@@ -525,6 +525,7 @@ def test_what_a_session_has_used_is_shown(tmp_path: Path) -> None:
     with inspector(tmp_path / "h.sqlite") as ui:
         listed = {one["id"]: one["usage"] for one in ui.get("sessions")["sessions"]}
         assert listed == {"s1": "1,200 tokens, $0.50", "s2": ""}
-        usage = {"totalTokens": 1200, "cost": {"amount": 0.5, "currency": "USD"}}
-        assert ui.get("session", id="s1")["trace"]["usage"] == usage
+        usage = ui.get("session", id="s1")["trace"]["usage"]
+        cost = {"amount": 0.5, "currency": "USD", "estimated": 0.0, "turns": 1}
+        assert usage == {"totalTokens": 1200, "cost": cost}
         assert ui.get("session", id="s2")["trace"]["usage"] is None
