@@ -90,10 +90,17 @@ export function refreshSession() {
 export const sessions = signal({ list: [], next: null, loaded: false });
 
 export async function moreSessions(fresh = false) {
-  const have = fresh ? { list: [], next: null } : sessions.value;
+  const { list, next } = sessions.value;
   try {
-    const got = await api.get("sessions", { limit: 50, before: have.next });
-    sessions.value = { list: [...have.list, ...got.sessions], next: got.next, loaded: true };
+    const got = await api.get("sessions", { limit: 50, before: fresh ? null : next });
+    const ids = new Set(got.sessions.map((one) => one.id));
+    const rest = list.filter((one) => !ids.has(one.id));
+    // What was read before stays below the newest, unless it is another history.
+    const isLonger = fresh && rest.length > 0 && rest.length < list.length;
+    sessions.value = {
+      list: fresh ? [...got.sessions, ...(isLonger ? rest : [])] : [...rest, ...got.sessions],
+      next: isLonger ? next : got.next, loaded: true,
+    };
   } catch (error) {
     say(error.message);
   }

@@ -260,6 +260,22 @@ def test_a_session_has_a_timeline_a_story_and_a_replay_and_an_address(inspector:
     expect(page.locator("form output")).to_have_text("1 of 8")
 
 
+def test_more_sessions_stay_in_the_list_when_another_is_used(own_desk: Desk, look: Open) -> None:
+    store = store_at(own_desk.env["CALLSHEET_HISTORY"])
+    store.open()
+    store.write(batch([call(n, session=f"s{n}") for n in range(60)]))
+    page = look(own_desk.start(), "view=sessions")
+    rows = page.locator(".session-list li")
+    expect(rows).to_have_count(50)
+    page.get_by_role("button", name="More").click()
+    expect(rows).to_have_count(60)
+    store.write(batch([call(61, session="new"), call(62, session="s3")]))
+    expect(rows).to_have_count(61)
+    expect(rows.first).to_contain_text("2 calls")
+    expect(page.get_by_role("button", name="More")).to_have_count(0)
+    store.close()
+
+
 def test_two_sessions_are_compared(inspector: Open) -> None:
     page = inspector("view=sessions")
     marks = page.locator(".session-list input")
