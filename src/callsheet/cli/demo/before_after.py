@@ -166,14 +166,15 @@ class DemoRun:
             "demo_hidden": "[redacted:" in shown,
             "demo_ended": notes.get("reason") == "abandoned",
         }
+        is_edited = status in FINAL and "old_string" in str(card.get("rawInput"))
         is_wrong = {
             "demo_blind": card.get("asked") is False,
             "demo_false_success": status == "completed" and "\nExit code: 1" in shown,
             "demo_replaces": bool(card.get("replaces")),
+            "demo_no_diff": is_edited and not is_known["demo_diff"],
             "demo_secret": bool(self._redactor.found(shown)),
             "demo_never_ends": self.is_over and status not in FINAL,
         }
-        is_wrong["demo_no_kind"] = kind not in _KINDS and not any(is_wrong.values())
         if kind in _KINDS:
             yield phrase(f"demo_{kind}"), "dim"
         for facts, style in ((is_wrong, _BAD), (is_known, _GOOD)):
