@@ -284,6 +284,12 @@ class AdapterSuite:
         call = (await self.cancelled_stage()).call("hang")
         assert (call.status, reason(call)) == ("cancelled", "cancelled")
 
+    async def test_a_session_that_is_closed_breaks_no_run(self) -> None:
+        async with Session("sess_1") as session:
+            pass
+        steps: list[Step] = [[("read_note", {"path": "a.txt"})], "done"]
+        assert await self.run(session, steps, stream=self.streams) is not None
+
     async def test_three_calls_in_parallel_are_kept_apart(self) -> None:
         names = ["a", "b", "c"]
         async with self.stage([("meet", {"name": name}) for name in names], "done") as stage:

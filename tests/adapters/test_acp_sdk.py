@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from acp.contrib.session_state import SessionAccumulator
 from acp.schema import AllowedOutcome, RequestPermissionResponse, TextContentBlock
 
 from callsheet.adapters.acp_sdk import connected_session, tool_name
+from callsheet.adapters.framework import UnknownFramework
 
 AGENT = [sys.executable, "-m", "tests.adapters.sdk_agent"]
 ENDED = {
@@ -103,6 +105,18 @@ async def test_a_client_of_the_sdk_folds_them_to_the_same_calls_and_knows_their_
     assert editor.names == {*ENDED, "remove_note"}
     statuses = sorted(str(call.status) for call in editor.state.snapshot().tool_calls.values())
     assert statuses == ["completed"] * 6 + ["failed"] * 2
+
+
+@pytest.mark.parametrize("version", ["0.11.1", "2.0.0"])
+async def test_a_version_that_is_not_known(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "version", lambda _: version)
+    works = "agent-client-protocol>=0.12,<2"
+    if version == "2.0.0":  # it may work
+        with pytest.warns(RuntimeWarning, match=works):
+            connected_session(None, "sess_1")
+    else:
+        with pytest.raises(UnknownFramework, match=works):
+            connected_session(None, "sess_1")
 
 
 async def test_a_connection_without_an_inside_gets_the_models() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from callsheet import Session
+from callsheet.adapters.framework import UnknownFramework
 from callsheet.adapters.mcp_server import report_tools
 from callsheet.testing import Recording, assert_every_call_ended, fold
 from tests.adapters.typescript import hold_fold
@@ -295,8 +297,12 @@ async def test_a_server_of_the_package_fastmcp_is_reported():
     assert recording.check() == []
 
 
-async def test_what_is_no_server_is_an_error():
+async def test_what_is_no_server_is_an_error(monkeypatch: pytest.MonkeyPatch):
     async with Session("sess_1") as session:
+        with monkeypatch.context() as patch:
+            patch.setattr(metadata, "version", lambda _: "0.9")
+            with pytest.raises(UnknownFramework, match=r"mcp 0.9 is too old; .* mcp>=1.23,<3"):
+                report_tools(made_server(), session)
         with pytest.raises(TypeError, match="expected an MCPServer"):
             report_tools(object(), session)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from callsheet import adapters
+from callsheet import Session, adapters
 from callsheet.adapters import adapter_of, serve
 from callsheet.adapters.framework import UnknownFramework, derived, harmless, require
 from callsheet.adapters.reporter import Reporter, running_call
@@ -232,6 +232,20 @@ async def test_nothing_is_raised_into_the_framework() -> None:
         reporter.end("k", Odd())
         reporter.start(None, None)  # pyright: ignore
         assert session.health.degraded
+
+
+async def test_an_approval_that_fails_is_a_refusal() -> None:
+    def broken(_: Any) -> Any:
+        raise OSError("no editor")
+
+    recorder = Recorder()
+    async with Session("sess_1", sinks=[recorder], on_permission=broken) as session:
+        with Reporter(session) as reporter:
+            answer = await reporter.approval("k", "remove_note", {"path": "a"})
+            assert not answer.is_allowed
+            assert not reporter.calls
+    (call,) = recorder.fold()
+    assert (call.status, reason(call)) == ("failed", "denied")
 
 
 @pytest.mark.parametrize("mode", ["allow", "deny"])
