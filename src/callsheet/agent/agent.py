@@ -231,7 +231,7 @@ class Agent:
 
         conversation = await self._open(Conversation.new_id("sess"), params)
         self.conversations[conversation.session_id] = conversation
-        return Answer(self.protocol.opened(conversation), conversation.show)
+        return Answer(self.protocol.opened(conversation) | self.history.meta, conversation.show)
 
     async def _open(self, key: str, params: JsonObject, position: int = 0) -> Conversation:
         """Open a session, new or stored, in the directories that the client names."""
@@ -275,7 +275,7 @@ class Agent:
                     await conversation.close()
                 raise
             self.conversations[key] = conversation
-        opened = self.protocol.opened(conversation)
+        opened = self.protocol.opened(conversation) | self.history.meta
         del opened["sessionId"]
         return Answer(opened, conversation.show if is_new else None)
 

@@ -51,6 +51,13 @@ class AgentHistory:
             self._made = self._make()
         return self._made
 
+    @property
+    def meta(self) -> JsonObject:
+        """The `_meta` of a session that is stored. By it, a tap before the agent does not store it again."""
+        if self._make is None:
+            return {}
+        return {"_meta": {"callsheet": {"history": self._history.fingerprint}}}
+
     def log(
         self, session_id: str, cwd: str, info: JsonObject, who: JsonObject, position: int = 0
     ) -> SessionLog | None:

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextlib import suppress
+from hashlib import blake2b
 from queue import Empty, SimpleQueue
 from secrets import token_hex
 from typing import Self, TypeAlias, TypeVar
@@ -112,6 +113,11 @@ class History:
         self._is_awake: bool = False
         self._is_closing: bool = False
         self._is_closed: bool = False
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells this store from others, without saying where it is."""
+        return blake2b(self.url.encode(), digest_size=8).hexdigest()
 
     def session(
         self,

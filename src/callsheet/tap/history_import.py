@@ -21,6 +21,7 @@ from callsheet.history.rows import SessionRow
 from callsheet.history.sink import SessionLog
 from callsheet.history.store import Store
 from callsheet.observe.lines import read_lines
+from callsheet.observe.model import Json
 from callsheet.report.json import JsonObject
 from callsheet.runtime.spill_store import SpillStore
 from callsheet.tap.context import TapSettings
@@ -62,6 +63,9 @@ class ImportSink(HistorySink):
         self._begun: int = 0
         # The sessions that were imported before: nothing of them is stored.
         self._there: set[str] = set()
+
+    def opened(self, answer: Json) -> None:
+        """Store a session also if its agent stored it when it was recorded: that may have been elsewhere."""
 
     def put(self, entry: Waiting) -> None:
         """Take an entry. A later one with its key replaces it."""

@@ -49,9 +49,21 @@ class HistorySink:
         self._source: str = "tap"
         self._info: JsonObject = {"command": command}
         self._warn_once: Callable[[str], None] | None = warn
+        self._is_stored: bool = False
+        """Whether the agent stores its sessions in the same history by itself."""
         self._logs: dict[str, SessionLog] = {}
         self._message: tuple[str, str, str] = ("", "", "")
         self._count: int = 0
+
+    def opened(self, answer: Json) -> None:
+        """Take an agent's answer to a session's opening. What it stores itself is not stored twice."""
+        theirs = obj(obj(answer.get("_meta")).get("callsheet")).get("history")
+        try:
+            if theirs is not None:
+                self._history = self._history or self._make()
+                self._is_stored = theirs == self._history.fingerprint
+        except Exception as exc:  # noqa: BLE001 - the session goes on without a history
+            self._failed(exc)
 
     def reopened(self, session: str) -> None:
         """Note that an earlier session continues: what follows is stored as a new part of it."""
@@ -126,6 +138,8 @@ class HistorySink:
     # Writing. A failure here never reaches the caller.
 
     def _write(self, session: str, cwd: str, write: Write) -> None:
+        if self._is_stored:
+            return
         try:
             log = self._logs.get(session) or self._begin(session, cwd)
             if not log.is_described:  # a client may prompt before the agent has answered anything

@@ -22,6 +22,7 @@ from click.testing import CliRunner
 from callsheet.check.engine import check_stream
 from callsheet.cli.app import app
 from callsheet.cli.history.lookup import opened
+from callsheet.history import Query
 from callsheet.testing import AgentClient, Recording, assert_every_call_ended
 from tests.support.processes import linux, new_token, wait_until_gone
 from tests.support.puppet import puppet
@@ -328,6 +329,28 @@ async def test_our_own_agent_is_as_good_behind_the_tap(version: Any, tmp_path: P
     assert recording.check() == []
     assert SECRET.encode() not in b"".join(here.lines)
     assert re.fullmatch(r"callsheet tap: 4 calls\n.* to the client\n", report.read_text())
+
+
+@pytest.mark.parametrize(
+    ("of_agent", "sources"),
+    [("here", ["agent"]), ("off", ["tap"]), ("elsewhere", ["tap"])],
+)
+async def test_what_our_own_agent_stores_is_not_stored_again(
+    of_agent: str, sources: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "README.md").write_text("Hello\n")
+    urls = {name: f"sqlite:///{tmp_path}/{name}.sqlite" for name in ("here", "elsewhere")}
+    agent = ["agent", "--history", urls.get(of_agent, of_agent)]
+    command = [*TAP, "--history", urls["here"], "--", sys.executable, "-m", "callsheet", *agent]
+    async with AgentClient(command) as here:
+        session = await here.new_session(str(tmp_path))
+        await here.prompt(session, "/read README.md")
+    with opened(urls["here"]) as store:
+        assert [one.origin.source for one in store.sessions()] == sources
+        assert len(store.calls(Query())) == 1
+        found = store.session(session)
+    assert found is not None
+    assert found.title == "/read README.md"
 
 
 async def test_a_cancel_reaches_the_agent_and_what_ran_is_cancelled(tmp_path: Path) -> None:
