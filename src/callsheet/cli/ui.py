@@ -55,7 +55,7 @@ def command(
     try:
         from callsheet.ui.security import is_loopback
         from callsheet.ui.server import bound, serve
-    except ImportError as exc:
+    except ModuleNotFoundError as exc:
         package = (exc.name or "a package").partition(".")[0]
         raise Trouble(
             f"the web inspector needs {package}: pip install 'callsheet[ui]'; in a clone: pip install '.[ui]'"
