@@ -137,6 +137,19 @@ def test_a_signal_ends_both_agents_and_removes_the_directory(started: int, tmp_p
     assert not list(tmp_path.glob("callsheet-demo-*"))
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_as_soon_as_there_is_a_directory_leaves_none(number: int, tmp_path: Path) -> None:
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    for _ in range(3):
+        with subprocess.Popen([*CALLSHEET, "demo"], stdout=subprocess.DEVNULL, env=env) as child:
+            until = time.monotonic() + 20
+            while not list(tmp_path.glob("callsheet-demo-*")) and time.monotonic() < until:
+                time.sleep(0.0005)
+            child.send_signal(number)
+            assert child.wait(timeout=30) == 128 + number
+        assert not list(tmp_path.glob("callsheet-demo-*"))
+
+
 @linux
 @pytest.mark.parametrize("shown", ["What your editor shows", "Reading src/basket.py"])
 def test_ctrl_c_ends_it_without_a_trace(shown: str, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import click
@@ -62,16 +63,19 @@ def command(ctx: click.Context, keep: str | None) -> int:
 
 def staged(play: Callable[[Path, StopSignals], Coroutine[Any, Any, int]]) -> int:
     """Play a part of the demo in a directory of its own, and return the exit code. A signal ends it."""
-    directory = Path(tempfile.mkdtemp(prefix="callsheet-demo-")).resolve()
+    # It is removed by its name, which is known before it is made: a signal may come in between.
+    directory = Path(tempfile.gettempdir()).resolve() / f"callsheet-demo-{token_hex(8)}"
+    remove = partial(shutil.rmtree, directory, ignore_errors=True)
     with StopSignals() as signals:
-        signals.before_exit = partial(shutil.rmtree, directory, ignore_errors=True)
+        signals.before_exit = remove
         try:
+            directory.mkdir(mode=0o700)
             return asyncio.run(_played(play(directory, signals), signals))
         except (AgentGone, AgentError, TimeoutError) as exc:
             click.echo(f"callsheet: {exc}", err=True)
             return 1
         finally:
-            shutil.rmtree(directory, ignore_errors=True)
+            remove()
 
 
 async def _played(playing: Coroutine[Any, Any, int], signals: StopSignals) -> int:
