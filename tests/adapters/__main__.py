@@ -21,7 +21,7 @@ FRAMEWORKS = {
     "acp_sdk": ["agent-client-protocol>=0.12,<0.13"],
     "acp_sdk_1": ["agent-client-protocol>=1.0.0rc3,<2"],
     "pydantic_ai": ["pydantic-ai-slim>=2.0,<3"],
-    "openai_agents": ["openai-agents>=0.24,<0.25"],
+    "openai_agents": ["openai-agents>=0.22,<0.25"],
     "langchain": ["langchain>=1.0,<2", "langchain-core>=1.2", "langgraph>=1.0,<2"],
     "claude_agent_sdk": ["claude-agent-sdk>=0.2.120,<0.3"],
     "strands": ["strands-agents>=1.62,<2"],

@@ -28,7 +28,7 @@ from callsheet.runtime.session import RuntimeSession
 if TYPE_CHECKING:
     from callsheet.agent.handler import Prompt, StopReason, Turn
 
-VERSIONS = ("openai-agents", "0.24", "0.25")
+VERSIONS = ("openai-agents", "0.22", "0.25")
 CATCHING_UP = 1.0  # seconds that a tool waits at most for the text before it to be sent
 
 
