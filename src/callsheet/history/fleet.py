@@ -25,7 +25,7 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Struct
 
-from callsheet.history.rows import CallRow, MessageRow, SessionRow, TurnRow
+from callsheet.history.rows import LATEST, CallRow, MessageRow, SessionRow, TurnRow
 from callsheet.history.store_errors import BadUrl, StoreUnavailable
 from callsheet.history.url import is_server, without_password
 from callsheet.report.status import ToolCallStatus
@@ -94,11 +94,17 @@ def decode(body: bytes) -> Envelope:
     if (found := _decode_version(body).version) != VERSION:
         raise ValueError(f"it is of version {found}, and this callsheet knows version {VERSION}")
     made = _decode(body)
+    times = [made.session.created_at, made.session.updated_at]
     for row in made.rows:
+        times.append(row.at)
         if row.session_id != made.session.session_id:
             raise ValueError("a row is of another session")
-        if isinstance(row, CallRow) and row.status not in _STATUSES:
-            raise ValueError(f"there is no status {row.status}")
+        if isinstance(row, CallRow):
+            times.append(row.updated_at)
+            if row.status not in _STATUSES:
+                raise ValueError(f"there is no status {row.status}")
+    if not all(0 <= at < LATEST for at in times):
+        raise ValueError("there is no such time")
     return made
 
 
@@ -205,29 +211,38 @@ class Connection:
             ) from None
         self.nc, address = driver.NATS(), self.address
         self._problem, self._is_heard = "", False
+        connecting = asyncio.ensure_future(
+            self.nc.connect(
+                address.servers,
+                user=address.user,
+                password=address.password,
+                token=address.token,
+                name="callsheet",
+                connect_timeout=CONNECT / 2,
+                reconnect_time_wait=AGAIN,
+                max_reconnect_attempts=-1,
+                ping_interval=PING,
+                pending_size=0,
+                error_cb=self._erred,
+                disconnected_cb=self._lost,
+                reconnected_cb=self._back,
+            )
+        )
         try:
-            async with asyncio.timeout(CONNECT):
-                await self.nc.connect(
-                    address.servers,
-                    user=address.user,
-                    password=address.password,
-                    token=address.token,
-                    name="callsheet",
-                    connect_timeout=CONNECT / 2,
-                    reconnect_time_wait=AGAIN,
-                    max_reconnect_attempts=-1,
-                    ping_interval=PING,
-                    pending_size=0,
-                    error_cb=self._erred,
-                    disconnected_cb=self._lost,
-                    reconnected_cb=self._back,
-                )
-        except TimeoutError:
+            await asyncio.wait({connecting}, timeout=CONNECT)
+        finally:
+            is_late = not connecting.done()
+            while (
+                not connecting.done()
+            ):  # before Python 3.12, `wait_for` may miss that it is cancelled
+                connecting.cancel()
+                await asyncio.wait({connecting}, timeout=AGAIN)
+        if is_late:
             await self.close()
-            raise self._unavailable(f"can't be reached ({self._problem or 'no answer'})") from None
-        except Exception as exc:  # noqa: BLE001 - the driver has many
+            raise self._unavailable(f"can't be reached ({self._problem or 'no answer'})")
+        if (exc := connecting.exception()) is not None:
             await self.close()
-            raise self._unavailable(f"can't be used ({self._plain(exc)})") from None
+            raise self._unavailable(f"can't be used ({self._plain(exc)})")
         self.since, self.js = time.monotonic(), self.nc.jetstream(timeout=CONNECT / 2)
         try:
             await self.ensure_streams()

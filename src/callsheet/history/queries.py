@@ -14,6 +14,7 @@ from callsheet.history.codec import Codec
 from callsheet.history.conditions import Conditions
 from callsheet.history.database import Database, Values
 from callsheet.history.rows import (
+    LATEST,
     UNKNOWN,
     Head,
     Origin,
@@ -38,9 +39,6 @@ _R = TypeVar("_R", bound="Reader")
 _FIELDS = Head.__struct_fields__
 _HEAD = ", ".join(f"c.{name}" for name in _FIELDS)
 _CALL = f"{_HEAD}, c.key, c.turn, c.payload"
-
-LATEST = 2.5e11
-"""Seconds since 1970 that a calendar has a date for."""
 
 _SESSION = """
 SELECT s.session_id, s.cwd, s.title, s.info, s.created_at, s.updated_at, s.origin,

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 FACTS = ("user", "host", "agent", "agentVersion", "client", "clientVersion", "source")
 """What is known of who made calls, by the names that programs see."""
 
+LATEST = 2.5e11
+"""Seconds since 1970 that a calendar has a date for."""
+
 LONGEST_NAME = 100
 """Characters of a name in an `Origin`."""
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from callsheet.cli.history.lookup import all_heads
 from callsheet.history import History, NotKept, Query, Retention, Store, StoreTooNew, store_at
 from callsheet.history.rows import Origin, StoredCall
 from tests.support import stores
@@ -184,6 +186,13 @@ async def test_pages_go_through_all_calls_of_the_same_moment_once(store: Store) 
         before = (page[-1].at, page[-1].session_id, page[-1].call_id)
     assert sorted(found) == sorted(one.record.report.tool_call_id for one in given)
     assert found == ids(store)
+
+
+async def test_a_call_of_a_time_that_is_none_ends_a_list(store: Store) -> None:
+    store.write(batch([call(1), call(2, at=-5.0)]))
+    found = [head.call_id for head in islice(all_heads(store, Query()), 10)]
+    assert set(found) == {"call_s1_1", "call_s1_2"}
+    assert len(found) < 10
 
 
 async def test_sessions_come_in_pages_the_last_used_first(store: Store) -> None:

@@ -300,16 +300,17 @@ async def test_what_makes_no_sense_is_put_aside_and_holds_up_nobody(
         assert await history.flush()
         broken = [fleet.VERSION, "w", {"session_id": "s"}, [{"type": "call"}]]
         made = msgspec.msgpack.decode(envelope(target, "odd"))
-        other_session, no_status = deepcopy(made), deepcopy(made)
+        other_session, no_status, no_time = deepcopy(made), deepcopy(made), deepcopy(made)
         other_session[2]["session_id"] = "another"
         no_status[3][0]["status"] = "odd"  # which would break every list of calls
-        odd = [broken, {}, other_session, no_status]
+        no_time[3][0]["at"] = -1.0  # which no page of a list would get past
+        odd = [broken, {}, other_session, no_status, no_time]
         await send(nats, b"hello", b"", *map(msgspec.msgpack.encode, odd))
         put(history.session("s"), "after")
         assert await history.flush()
         async with collecting(nats.url(), target, said := []) as done:
-            await until(lambda: len(calls_in(target)) == 2 and done.aside == 6)
-    assert await messages(nats, fleet.ASIDE) == 6
+            await until(lambda: len(calls_in(target)) == 2 and done.aside == 7)
+    assert await messages(nats, fleet.ASIDE) == 7
     assert all("is put aside in CALLSHEET_ASIDE" in one for one in said)
 
 
@@ -638,6 +639,27 @@ async def test_endpoints_that_are_wrong_are_named_once_and_nothing_is_lost(
         port = server.sockets[0].getsockname()[1]
         assert "can't be reached" in await problem_of(f"nats://127.0.0.1:{port}/core")
         server.close()
+
+
+async def test_connecting_ends_in_time_on_a_busy_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody answers, the driver tries for ever, and may miss that it is cancelled."""
+    url, pick = f"nats://127.0.0.1:{free_port()}/core", random.Random(1)
+
+    async def fails() -> None:
+        await asyncio.sleep(pick.random() * 0.3)
+        monkeypatch.setattr(fleet, "CONNECT", 0.25 + pick.random() * 0.3)
+        with pytest.raises(fleet.ServersUnavailable, match="can't be reached"):
+            await fleet.Connection(url).open()
+
+    async def is_busy() -> None:
+        while True:
+            time.sleep(0.02)
+            await asyncio.sleep(0)
+
+    busy = asyncio.create_task(is_busy())
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(*(fails() for _ in range(400)))
+    busy.cancel()
 
 
 async def test_what_a_server_said_outranks_that_it_hung_up() -> None:

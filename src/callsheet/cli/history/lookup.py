@@ -201,10 +201,12 @@ def _place(head: Head) -> tuple[float, str, str]:
 def _paged(
     read: Callable[[_Cursor | None], list[_T]], cursor_of: Callable[[_T], _Cursor]
 ) -> Iterator[_T]:
-    cursor = None
+    cursor = last = None
     while page := read(cursor):
         yield from page
-        cursor = cursor_of(page[-1])
+        last, cursor = cursor, cursor_of(page[-1])
+        if cursor == last:  # a damaged file may have a time that is none, and is shown as another
+            return
 
 
 # Looking up
