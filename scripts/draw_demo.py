@@ -9,6 +9,7 @@ import asyncio
 import io
 import os
 import re
+import sys
 import tempfile
 from pathlib import Path
 
@@ -23,6 +24,7 @@ OUT = Path(__file__).parents[1] / "docs" / "images" / "before-after.svg"
 def main() -> None:
     """Run the demo, and draw what it shows in the end."""
     os.environ["LC_ALL"] = "C"
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     console = Console(
         record=True,
         width=WIDTH,

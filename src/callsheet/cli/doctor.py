@@ -186,6 +186,7 @@ def _editor_with(key: str, editor: Editor, file: Path) -> Iterator[Fact]:
         return
     servers = whole.get(SERVERS) if is_object(whole) else None
     ours: list[str] = []
+    broken: set[str] = set()
     for name, entry in servers.items() if is_object(servers) else ():
         given = entry if is_object(entry) else {}
         args = given.get("args")
@@ -196,11 +197,12 @@ def _editor_with(key: str, editor: Editor, file: Path) -> Iterator[Fact]:
         programs = filter(None, (str(command[0]), tapped_program(command)))
         missing = [program for program in programs if not shutil.which(program)]
         for needed in dict.fromkeys((*missing, *missing_scripts(command))):
+            broken.add(name)
             text = f"{file}: “{name}” starts {needed}, which does not exist"
             yield Fact("wrong", editor.title, text)
     if not ours:
         yield Fact(
             "note", editor.title, f"{file}: callsheet is not set up in it: callsheet setup {key}"
         )
-    else:
-        yield Fact("ok", editor.title, f"{file}: {', '.join(ours)}")
+    elif works := [f"“{name}”" for name in ours if name not in broken]:
+        yield Fact("ok", editor.title, f"{file}: {', '.join(works)}")

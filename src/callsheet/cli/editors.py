@@ -92,6 +92,14 @@ def callsheet_command() -> list[str]:
     return [found] if found else [sys.executable, "-m", "callsheet"]
 
 
+def typed_callsheet() -> str:
+    """Return how callsheet is started here: by its path, if it is not on PATH, as after `make run`."""
+    if shutil.which("callsheet"):
+        return "callsheet"
+    program, *rest = callsheet_command()
+    return " ".join((os.path.relpath(program), *rest))
+
+
 def is_callsheet(command: Sequence[object]) -> bool:
     """Return whether a command starts callsheet: by its name, or as a module of Python."""
     return Path(str(command[0])).name.startswith("callsheet") or list(command[1:3]) == [

@@ -85,24 +85,31 @@ class PromptedTurn:
         task = asyncio.current_task()
         assert task is not None
         self._signals.on_first(task.cancel)
-        async with self.client as client:
-            session = await client.new_session(self._cwd)
-            try:
-                async with drawing(self._board):
-                    reason = await client.prompt(session, self._text)
-            except asyncio.CancelledError:
-                with suppress(AgentGone):
-                    await client.cancel(session)
-                if self._signals.number is None:
-                    raise
-                return self._signals.exit_code
-            finally:
-                self._end_line()
-                self._board.refresh()
+        try:
+            reason = await self._play()
+        except asyncio.CancelledError:
+            if self._signals.number is None:
+                raise
+            return self._signals.exit_code
         self.show_errors()
         if reason != "end_turn":
             self._board.note(f"The turn has ended: {visible(reason)}.", "yellow")
         return 0
+
+    async def _play(self) -> str:
+        """Run the turn, and return why it stopped."""
+        async with self.client as client:
+            session = await client.new_session(self._cwd)
+            try:
+                async with drawing(self._board):
+                    return await client.prompt(session, self._text)
+            except asyncio.CancelledError:
+                with suppress(AgentGone):
+                    await client.cancel(session)
+                raise
+            finally:
+                self._end_line()
+                self._board.refresh()
 
     def show_errors(self) -> None:
         """Print what the agent wrote to stderr."""

@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import stat
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,6 +77,7 @@ def command(editor: str, tapped: str | None, writes: bool, options: tuple[str, .
         is_new, old = write_entry(file, name, entry)
         done = "Added “{}” to {}" if is_new else "“{}” is already in {}"
         click.echo(f"{done.format(name, chosen.title)}: {file}", err=True)
+        click.echo(f"Choose “{name}” in {chosen.title}, then: callsheet history", err=True)
         if is_new and old is not None:
             click.echo(
                 f"callsheet: that replaced “{name}”: {json.dumps(old, ensure_ascii=False)}",
@@ -124,10 +126,13 @@ def _tapped_server(tapped: str) -> EditorEntry:
         except ValueError as exc:
             raise click.UsageError(f"--tap {tapped!r}: {exc}") from None
         if len(words) < 2 and not shutil.which(tapped):
-            known = ", ".join(AGENTS)
+            near = get_close_matches(tapped.lower(), AGENTS, 1)
+            hint = f"; did you mean {near[0]}?" if near else f" ({', '.join(AGENTS)})"
             raise click.UsageError(
-                f"--tap {tapped!r}: neither a known agent ({known}) nor an installed command"
+                f"--tap {tapped!r}: neither a known agent nor an installed command{hint}"
             )
+        if words[0] == "callsheet":  # it may not be on PATH
+            words = [*callsheet_command(), *words[1:]]
         agent = AcpAgent(command_name(words), words[0], tuple(map(from_anywhere, words[1:])))
     program = os.path.expanduser(agent.program)  # noqa: PTH111 - it may be no path
     program = shutil.which(program) or program

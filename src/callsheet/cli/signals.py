@@ -44,9 +44,11 @@ class StopSignals:
             signal.signal(number, handler)
 
     def on_first(self, cancel: Callable[[], object]) -> None:
-        """Let the first signal call `cancel`, on the event loop that runs now."""
+        """Let the first signal call `cancel`, on the loop that runs now; one that came before, at once."""
         loop = asyncio.get_running_loop()
         self._cancel = lambda: loop.call_soon_threadsafe(cancel) and None
+        if self.number is not None:
+            self._cancel()
 
     @property
     def exit_code(self) -> int:
@@ -59,6 +61,5 @@ class StopSignals:
             if self.before_exit is not None:
                 self.before_exit()
             os._exit(self.exit_code)
-        if self._cancel is None:
-            raise KeyboardInterrupt
-        self._cancel()
+        if self._cancel is not None:  # else `on_first` does it: an event loop is not half made then
+            self._cancel()

@@ -59,7 +59,10 @@ def test_a_poor_agent_becomes_a_good_one() -> None:
     assert still_open == blind == secrets == ("1", "0")
     assert int(findings[0]) > 20
     assert findings[1] == "0"
-    assert text.endswith("\n\nIn front of your own agent: callsheet setup zed --tap YOUR-AGENT\n")
+    *_, last = text.split("\n\n")
+    assert re.fullmatch(
+        r"In front of your own agent: \S*callsheet setup zed --tap YOUR-AGENT\n", last
+    )
     assert poor_agent.TOKEN not in text
     assert "\x1b" not in text
 
@@ -102,6 +105,9 @@ async def test_every_language_fits_80_columns_and_24_lines(
     locale: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LC_ALL", locale)
+    # Where callsheet is on PATH: elsewhere, the last line names its path, and may be two.
+    (tmp_path / "callsheet").touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     out = io.StringIO()
     # Terminals may leave the last column free.
     console = Console(width=79, file=out, highlight=False, no_color=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from callsheet.cli import doctor
+from callsheet.cli.editors import callsheet_command
 from tests.support.shells import CALLSHEET
 
 
@@ -108,6 +109,16 @@ def test_writing_twice_changes_nothing_and_no_backup_is_overwritten(home: Path) 
     assert sorted(kept) == ["acp.json", "acp.json.before-callsheet", "acp.json.before-callsheet2"]
     assert kept["acp.json.before-callsheet"] == '{"mine": 1}\n'
     assert set(json.loads(kept["acp.json"])["agent_servers"]) == {"Kimi, tapped", "Gemini, tapped"}
+
+
+def test_our_own_agent_is_tapped_by_its_path_and_a_typing_mistake_is_named(home: Path) -> None:
+    done = run(home, "setup", "zed", "--tap", "callsheet agent")
+    (entry,) = json.loads(done.stdout)["agent_servers"].values()
+    behind = entry["args"][entry["args"].index("--") + 1 :]
+    assert behind[:1] == callsheet_command()[:1]
+    assert "needs it" not in done.stderr
+    done = run(home, "setup", "zed", "--tap", "claud")
+    assert (done.returncode, "did you mean claude?" in done.stderr) == (2, True)
 
 
 def test_a_command_is_written_as_an_editor_can_start_it(home: Path) -> None:
@@ -222,7 +233,8 @@ def test_the_doctor_names_a_tapped_agent_that_is_not_there(home: Path) -> None:
     done = run(home, "doctor")
     assert done.returncode == 1
     assert "“no-such-agent, tapped” starts no-such-agent, which does not exist" in done.stdout
-    assert "Callsheet, no-such-agent, tapped" in done.stdout
+    (works,) = (line for line in done.stdout.splitlines() if line.startswith("✓ Zed"))
+    assert works.endswith("settings.json: “Callsheet”")
 
 
 @pytest.mark.parametrize(

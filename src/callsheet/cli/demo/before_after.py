@@ -26,6 +26,7 @@ from rich.text import Text
 from callsheet.cli.cards.board import TICK
 from callsheet.cli.cards.card import mark
 from callsheet.cli.demo import own_environment
+from callsheet.cli.editors import typed_callsheet
 from callsheet.cli.output import console_for, is_terminal, visible
 from callsheet.describe import Describer, pick_locale
 from callsheet.describe.i18n import DECIMAL_COMMA
@@ -225,7 +226,7 @@ class BeforeAfter:
             self._console.print()
         scores = [run.score() for run in self.runs]
         self._console.print(self._figures(scores))
-        step = f"callsheet setup zed --tap {self._phrase('demo_your_agent')}"
+        step = f"{typed_callsheet()} setup zed --tap {self._phrase('demo_your_agent')}"
         self._console.print(Text(f"\n{self._phrase('demo_next')}"), Text(step, "bold cyan"))
         return scores[1][1]
 
