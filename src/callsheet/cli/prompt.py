@@ -67,6 +67,7 @@ class PromptedTurn:
         self._signals: StopSignals = signals
         self._cwd: str = os.getcwd()  # noqa: PTH109
         self._board: Board = board_for(sys.stdout, self._cwd, version=protocol)
+        self._exit_code: int = 0
         self._kind: str = ""
         self._line: str = ""
         """The line of a message that has begun."""
@@ -94,7 +95,7 @@ class PromptedTurn:
         self.show_errors()
         if reason != "end_turn":
             self._board.note(f"The turn has ended: {visible(reason)}.", "yellow")
-        return 0
+        return self._exit_code
 
     async def _play(self) -> str:
         """Run the turn, and return why it stopped."""
@@ -157,6 +158,7 @@ class PromptedTurn:
                     self._board.note(f"  {line.text}", line.style)
             if not sys.stdin.isatty():
                 self._board.note("Nobody can be asked here: rejected. See --permission.", "yellow")
+                self._exit_code = 1
                 return "reject_once"
             while True:
                 self._board.note(f"May it? {names}", "yellow")

@@ -64,8 +64,8 @@ _all: WeakSet[History] = WeakSet()
 
 
 def to_stderr(text: str) -> None:
-    """Write a message to stderr. Do nothing if stderr can't be written."""
-    with suppress(OSError, ValueError):
+    """Write a message to stderr. Do nothing if stderr can't be written, or was closed at the start."""
+    with suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"callsheet: history: {text}\n")
         sys.stderr.flush()
 

@@ -64,7 +64,7 @@ class ImportSink(HistorySink):
         # The sessions that were imported before: nothing of them is stored.
         self._there: set[str] = set()
 
-    def opened(self, answer: Json) -> None:
+    def answered(self, answer: Json) -> None:
         """Store a session also if its agent stored it when it was recorded: that may have been elsewhere."""
 
     def put(self, entry: Waiting) -> None:

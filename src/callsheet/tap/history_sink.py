@@ -55,8 +55,8 @@ class HistorySink:
         self._message: tuple[str, str, str] = ("", "", "")
         self._count: int = 0
 
-    def opened(self, answer: Json) -> None:
-        """Take an agent's answer to a session's opening. What it stores itself is not stored twice."""
+    def answered(self, answer: Json) -> None:
+        """Take an answer of the agent. A session that it stores itself is not stored again."""
         theirs = obj(obj(answer.get("_meta")).get("callsheet")).get("history")
         try:
             if theirs is not None:

@@ -76,9 +76,6 @@ _SHOWN = (PERMISSION, "elicitation/create")
 _UNSEEN = ("fs/", "terminal/")
 """Requests that are shown nowhere among the cards: they may overtake one that waits."""
 
-_OPENING = ("session/new", "session/load", "session/resume")
-"""Requests whose answers say whether the agent stores the session itself."""
-
 FEW = 64
 """Sessions beyond which each new one makes the tap drop those that the tracker has forgotten."""
 
@@ -232,8 +229,8 @@ class Pipeline:
             line = self._messages.cleaned(line, message)
         elif method is None and self._answers == "session/list":
             line = self._messages.listed(line, message)
-        elif method is None and self._history is not None and self._answers in _OPENING:
-            self._history.opened(obj(message.get("result")))
+        elif method is None and self._history is not None:
+            self._history.answered(obj(message.get("result")))
         self.to_client.append(line)
 
     def _release(self, now: float) -> None:

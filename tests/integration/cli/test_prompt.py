@@ -59,7 +59,7 @@ def test_a_turn_shows_its_calls_and_messages(project: Path, protocol: str) -> No
 
 def test_without_a_terminal_nobody_approves(project: Path) -> None:
     done = prompted(project, "--prompt=!touch made")
-    assert done.returncode == 0
+    assert done.returncode == 1
     assert "Nobody can be asked here: rejected. See --permission." in done.stdout
     assert not (project / "made").exists()
     done = prompted(project, "--prompt", "!touch made", "--permission", "allow")

@@ -56,6 +56,9 @@ def command(ctx: click.Context, keep: str | None) -> int:
         if keep is not None:
             for name, run in zip(("bare", "tapped"), demo.runs, strict=True):
                 run.client.recording.save(Path(keep) / f"{name}.jsonl")
+            click.echo(
+                f"Saved. Next: callsheet view {Path(keep) / 'bare.jsonl'} --before", err=True
+            )
         return 1 if findings else 0
 
     return staged(play)

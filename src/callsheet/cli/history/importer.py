@@ -27,7 +27,7 @@ from callsheet.tap.history_import import Imported, import_recording
 @click.option(
     "--no-repair",
     is_flag=True,
-    help="Store calls as the agent reported them: nothing is filled in or corrected.",
+    help="Store calls as the agent reported them. Only open calls are closed.",
 )
 @locale_option
 @history_option

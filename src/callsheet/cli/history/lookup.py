@@ -108,7 +108,7 @@ def opened(
             store.open()
         yield store
     except NotKept as exc:
-        hint = " `callsheet tap`, `callsheet agent` and `callsheet call` begin one."
+        hint = " `callsheet tap`, `agent`, `call` and `history import` create it."
         is_default = url == f"sqlite:///{default_file()}"
         raise NoHistory(_line(exc) + (hint if is_default else ""), empty) from None
     except CallsheetError as exc:
