@@ -608,6 +608,9 @@ class Web:
         with socket.socket() as one:
             return one.connect_ex(("127.0.0.1", self.port)) == 0
 
+    def is_gone(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
@@ -683,6 +686,7 @@ async def test_a_server_over_http_that_dies_fails_its_calls_and_is_found_again(
             await until(mark.exists)
             begun = time.monotonic()
             results = [await run("web__die", runs=str(runs)), await open_call]
+            await until(web.is_gone)  # while it dies, a new connection is lost, and not refused
             results.append(await run("web__add", a=1, b=2))
             assert time.monotonic() - begun < 3
             for result in results:
