@@ -138,7 +138,8 @@ class Demo:
     async def run(self) -> int:
         """Play, show and check, and return the exit code."""
         try:
-            async with drawing(self._board), self._client as client:
+            # Drawing ends first: a reader who is gone must not stop the client while it ends the agent.
+            async with self._client as client, drawing(self._board):
                 await self._play(client)
         except asyncio.CancelledError:
             self._board.give_up()
