@@ -2,6 +2,10 @@
 
 OpenTelemetry logs each failure of an export. Users are told once, in a line, and what can't be sent is
 dropped. The end of a process does not wait for an endpoint that fails.
+
+Python 3.12 starts no thread once the main thread has ended, which in a short process may come before anything
+here. So a thread that is needed at the end is started at the beginning, and where that is too late, what it
+would do is done in place: all spans are sent in one batch at the end, and not again if that fails.
 """
 
 from __future__ import annotations
@@ -13,14 +17,23 @@ import threading
 import time
 from collections.abc import Callable
 from importlib.metadata import version
+from math import inf
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import (
+    ConsoleMetricExporter,
+    MetricExporter,
+    PeriodicExportingMetricReader,
+)
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import (
+    BatchSpanProcessor,
+    ConsoleSpanExporter,
+    SpanExporter,
+)
 
 from callsheet.report.errors import CallsheetError
 from callsheet.telemetry import exporters, say
@@ -50,6 +63,8 @@ class Endpoint(logging.Handler):
         self._is_told: bool = quiet
         self.done: threading.Event = threading.Event()
         """Set when there is nothing to wait for: all is sent, or can't be."""
+        self.give_up: list[Callable[..., object]] = []
+        """Called when something can't be sent: exporters don't try again where that delays the end."""
         logger = logging.getLogger("opentelemetry")
         logger.addHandler(self)
         logger.propagate = False
@@ -64,6 +79,8 @@ class Endpoint(logging.Handler):
         elif record.name.startswith(_SENDERS):
             self.why = text
             self.done.set()
+            while self.give_up:
+                self.give_up.pop()()  # this logs a warning as well
             if not self._is_told:
                 self._is_told = True
                 url = self.figures if "metric" in record.name else self.spans
@@ -87,7 +104,7 @@ def own_providers() -> tuple[TracerProvider, MeterProvider | None, Callable[[flo
             endpoint.spans = exporter._endpoint  # pyright: ignore[reportPrivateUsage]
         else:
             exporter = ConsoleSpanExporter(out=sys.stderr)  # stdout belongs to ACP
-        provider.add_span_processor(BatchSpanProcessor(exporter))
+        provider.add_span_processor(_processor(exporter, endpoint))
     for name in _chosen("METRICS"):
         if name == "otlp":
             _check_protocol("METRICS")
@@ -95,26 +112,71 @@ def own_providers() -> tuple[TracerProvider, MeterProvider | None, Callable[[flo
             endpoint.figures = figures._endpoint  # pyright: ignore[reportPrivateUsage]
         else:
             figures = ConsoleMetricExporter(out=sys.stderr)
-        readers.append(PeriodicExportingMetricReader(figures))
+        readers.append(_reader(figures, endpoint))
     meters = MeterProvider(readers, resource, shutdown_on_exit=False) if readers else None
     endpoint.is_set_up = True
 
+    ending = threading.Event()
+
     def stop() -> None:
+        ending.wait()
         try:
             provider.shutdown()
             if meters is not None:
+                if not is_beside:
+                    meters.force_flush()  # else a thread of the reader does it
                 meters.shutdown()
         finally:
             endpoint.done.set()
 
     def stop_by(until: float) -> bool:
         endpoint.done.clear()  # it may work again
-        threading.Thread(target=stop, name="callsheet-spans-end", daemon=True).start()
-        return endpoint.done.wait(
-            max(0.0, until - time.monotonic())
-        )  # of a failure, users are told
+        ending.set()
+        if not is_beside:
+            stop()
+        # Of a failure, users are told.
+        return endpoint.done.wait(max(0.0, until - time.monotonic()))
 
+    try:
+        threading.Thread(target=stop, name="callsheet-spans-stop", daemon=True).start()
+        is_beside = True
+    except RuntimeError:
+        is_beside = False
     return provider, meters, stop_by
+
+
+class LastBatch(SpanProcessor):
+    """Sends all spans when it is shut down: where no thread can be started any more, that is soon."""
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._exporter: SpanExporter = exporter
+        self._spans: list[ReadableSpan] = []
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Keep a span, if it is sampled."""
+        if span.context is not None and span.context.trace_flags.sampled:
+            self._spans.append(span)
+
+    def shutdown(self) -> None:
+        """Send the spans."""
+        self._exporter.export(self._spans)
+        self._exporter.shutdown()
+
+
+def _processor(exporter: SpanExporter, endpoint: Endpoint) -> SpanProcessor:
+    try:
+        return BatchSpanProcessor(exporter)
+    except RuntimeError:  # no thread can be started
+        endpoint.give_up.append(exporter.shutdown)
+        return LastBatch(exporter)
+
+
+def _reader(exporter: MetricExporter, endpoint: Endpoint) -> PeriodicExportingMetricReader:
+    try:
+        return PeriodicExportingMetricReader(exporter)
+    except RuntimeError:  # no thread can be started: the figures are sent at the end
+        endpoint.give_up.append(exporter.shutdown)  # pyright: ignore
+        return PeriodicExportingMetricReader(exporter, export_interval_millis=inf)
 
 
 def _chosen(signal: str) -> set[str]:
