@@ -43,7 +43,10 @@ INDEXED = 20_000
 
 CLASSES = (1 << 10, 1 << 12, 1 << 14, 1 << 30)
 _NAMES = ("up to 1 KB", "1–4 KB", "4–16 KB", "more")
-_BARE = "INSERT INTO calls VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?)"
+_BARE = (
+    "INSERT INTO calls (session_id, call_id, position, name, title, kind, status, reason, at, updated_at,"
+    " duration_ms, size, payload, key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
 
 OURS = "callsheet: packed and written"
 READY = "executemany, rows ready-made"
