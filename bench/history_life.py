@@ -53,6 +53,9 @@ LIMIT_OF_RATIO = 1.6
 STEPS = ("encode", "compress", "insert")
 COLUMNS = (*STEPS, "floor", "kept", "without", "with", "indexing")
 
+HEAD = 12
+"""Columns of a call before its payload that the floor writes, too."""
+
 _INSERT = """
 INSERT INTO calls (session_id, call_id, position, name, title, kind, status, reason, at, updated_at,
                    duration_ms, size, payload, key)
@@ -210,7 +213,10 @@ def _rows(records: list[CallRecord], session: str) -> list[tuple[Any, tuple[Any,
     ]
     codec = Codec()
     return [
-        (msgspec.json.decode(codec.decompress(made.payload)), msgspec.structs.astuple(made))
+        (
+            msgspec.json.decode(codec.decompress(made.payload)),
+            (*msgspec.structs.astuple(made)[:HEAD], made.key),
+        )
         for _, made in to_rows(entries, codec)
     ]
 
@@ -237,7 +243,7 @@ class Floor:
         payloads = [compress(text) for text in texts]
         times.append(process_time())
         values = [
-            (*columns[:-2], payload, columns[-1])
+            (*columns[:-1], payload, columns[-1])
             for (_, columns), payload in zip(rows, payloads, strict=True)
         ]
         self._db.execute("BEGIN IMMEDIATE")
